@@ -361,7 +361,8 @@ class Settings(BaseSettings):
     @property
     def orders_dir(self) -> Path | None:
         """Return the folder of orders that nodes get over connections; None where they read them in files, or none."""
-        is_connected = self.backend == "kubernetes" and self.kubernetes.orders == "connection"
+        section = {"slurm": self.slurm, "kubernetes": self.kubernetes}.get(self.backend)
+        is_connected = section is not None and section.orders == "connection"
         return self.state_dir.resolve() / "orders" if is_connected else None
 
     @property

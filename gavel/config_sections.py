@@ -57,15 +57,39 @@ class OidcSettings(BaseModel):
         return self.client_secret.get_secret_value()
 
 
-class SlurmSection(BaseModel):
-    """A Slurm cluster to run gangs on: the section `slurm`, or `GAVEL_SLURM__PARTITION` and so on."""
+class NodesSection(BaseModel):
+    """How orders reach the nodes of a cluster on which each gang has an allocation of its own."""
 
     model_config = ConfigDict(extra="forbid")
+
+    orders: Literal["files", "connection"] = Field(
+        "files",
+        description="How orders reach nodes: in files of shared_dir, or over connections of nodes to public_url.",
+    )
+    ca_file: Path | None = Field(
+        None, description="Certificates to check public_url by, in PEM form; default: those of the nodes."
+    )
+    shared_dir: str
+    checkpoint_dir: str
+
+    @property
+    def checkpoints(self) -> str:
+        """Return the folder of all checkpoints, or its URL."""
+        return self.checkpoint_dir or str(Path(self.shared_dir).expanduser() / "checkpoints")
+
+    @property
+    def needs_shared_dir(self) -> bool:
+        """Return False if service and nodes share nothing by files: neither orders nor checkpoints."""
+        return self.orders == "files" or "://" not in self.checkpoints
+
+
+class SlurmSection(NodesSection):
+    """A Slurm cluster to run gangs on: the section `slurm`, or `GAVEL_SLURM__PARTITION` and so on."""
 
     shared_dir: str = Field(
         "~/.gavel-slurm",
         max_length=500,
-        description="Folder that this machine and all nodes see under the same path; orders to nodes are files in it.",
+        description="Folder that this machine and all nodes see under the same path: orders, checkpoints.",
     )
     checkpoint_dir: str = Field(
         "", max_length=500, description="Such a folder for checkpoints, or its fsspec URL; default: below shared_dir."
@@ -89,16 +113,9 @@ class SlurmSection(BaseModel):
     cpus_per_worker: int = Field(0, ge=0, le=1024, description="Cores for each worker; 0: its share of the node.")
     options: str = Field("", max_length=1000, description="More options of sbatch, as --qos=long.")
 
-    @property
-    def checkpoints(self) -> str:
-        """Return the folder of all checkpoints, or its URL."""
-        return self.checkpoint_dir or str(Path(self.shared_dir).expanduser() / "checkpoints")
 
-
-class KubernetesSection(BaseModel):
+class KubernetesSection(NodesSection):
     """A Kubernetes cluster to run gangs on: the section `kubernetes`, or `GAVEL_KUBERNETES__NAMESPACE` and so on."""
-
-    model_config = ConfigDict(extra="forbid")
 
     kubeconfig: str = Field(
         "", max_length=500, description="File that says where the cluster is; default: kubectl's, or the service's pod."
@@ -106,14 +123,6 @@ class KubernetesSection(BaseModel):
     context: str = Field("", max_length=300, description="Context of that file; default: its current one.")
     namespace: str = Field(
         "default", pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$", description="Namespace of the pods of gangs."
-    )
-    orders: Literal["files", "connection"] = Field(
-        "files",
-        description="How orders reach pods: in files of the shared volume, or over a connection to public_url that each"
-        " pod makes.",
-    )
-    ca_file: Path | None = Field(
-        None, description="Certificates to check public_url by, in PEM form; default: those of the image."
     )
     shared_dir: str = Field(
         "/gavel", max_length=500, description="Where service and pods see the shared volume: orders, checkpoints."
@@ -179,13 +188,3 @@ class KubernetesSection(BaseModel):
     namespace_tiers: dict[str, str] = Field(
         default_factory=dict, description="Tier of a namespace's jobs that name none; default: the user's first."
     )
-
-    @property
-    def checkpoints(self) -> str:
-        """Return the folder of all checkpoints, or its URL."""
-        return self.checkpoint_dir or str(Path(self.shared_dir).expanduser() / "checkpoints")
-
-    @property
-    def needs_shared_volume(self) -> bool:
-        """Return False if pods share nothing by files: neither orders nor checkpoints."""
-        return self.orders == "files" or "://" not in self.checkpoints

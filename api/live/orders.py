@@ -3,10 +3,12 @@
 import asyncio
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import cast
 
 import anyio
 from anyio.to_thread import run_sync
 from fastapi import WebSocket, WebSocketDisconnect
+from starlette.types import Message
 
 from gavel.backends.nodes.relay import AgentFiles, Parts, Version
 
@@ -25,10 +27,11 @@ class Orders:
 
     async def serve(self, websocket: WebSocket, files: AgentFiles) -> None:
         """Carry letters and replies until the agent goes, connects again, or its allocation is over."""
-        changed = asyncio.Event()
-        if before := self._changed.get(files):
-            before.set()  # its connection is over: an agent has one
+        before, changed = self._changed.get(files), asyncio.Event()
         self._changed[files] = changed
+        if before is not None:
+            before.set()  # its connection is over: an agent has one
+        self._versions[files] = await run_sync(files.version, limiter=self._threads)
         self._begin_to_look()
         await websocket.accept()
         try:
@@ -36,6 +39,8 @@ class Orders:
                 group.start_soon(self._take, websocket, files, changed, group.cancel_scope)
                 await self._send(websocket, files, changed)
                 group.cancel_scope.cancel()
+            with suppress(RuntimeError, WebSocketDisconnect):  # the agent has gone
+                await websocket.close()
         finally:
             if self._is_newest(files, changed):
                 del self._changed[files]
@@ -51,7 +56,6 @@ class Orders:
                 elif await run_sync(files.are_gone, limiter=self._threads):
                     break
                 await changed.wait()
-            await websocket.close()
 
     async def _take(
         self, websocket: WebSocket, files: AgentFiles, changed: asyncio.Event, scope: anyio.CancelScope
@@ -60,7 +64,7 @@ class Orders:
         parts = Parts()
         with suppress(OSError, RuntimeError, ValueError, WebSocketDisconnect):
             while self._is_newest(files, changed):
-                whole = parts.take(await websocket.receive_bytes())
+                whole = parts.take(_bytes_of(await websocket.receive()))
                 if whole is not None and self._is_newest(files, changed):
                     await run_sync(files.take, whole, limiter=self._threads)
         scope.cancel()
@@ -81,6 +85,13 @@ class Orders:
                     self._versions[files] = version
                     self._changed[files].set()
             await anyio.sleep(LOOK_EVERY_S)
+
+
+def _bytes_of(message: Message) -> bytes:
+    """Return what an agent sent; nothing for a text. Raises WebSocketDisconnect once it has gone."""
+    if message["type"] == "websocket.disconnect":
+        raise WebSocketDisconnect
+    return cast(bytes, message.get("bytes") or b"")
 
 
 def _versions(all_files: Iterable[AgentFiles]) -> dict[AgentFiles, Version]:

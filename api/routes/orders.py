@@ -8,6 +8,7 @@ from fastapi.responses import FileResponse
 from fastapi_problem.error import Problem
 from starlette.datastructures import Headers
 
+from api.access.auth import PUBLIC
 from api.access.websockets import refuse
 from api.http.errors import problem
 from api.live.orders import Orders
@@ -35,7 +36,7 @@ async def carry_orders(websocket: WebSocket, allocation: NamePath, node: NamePat
     await cast(Orders, app.state.orders).serve(websocket, files)
 
 
-@router.get("/{allocation}/{node}/packs/{pack}")
+@router.get("/{allocation}/{node}/packs/{pack}", dependencies=[PUBLIC])  # no token of a user, but an agent's key
 def read_pack(
     request: Request, allocation: NamePath, node: NamePath, pack: Annotated[str, Path(pattern=r"^[0-9]{1,20}$")]
 ) -> FileResponse:

@@ -244,10 +244,17 @@ def _ray_settings(settings: Settings) -> RaySettings:
     )
 
 
+def _orders_url(settings: Settings) -> str:
+    """Return the address at which nodes get orders; "" where they read them in files."""
+    return f"{settings.public_url.rstrip('/')}{ORDERS_PATH}" if settings.orders_dir else ""
+
+
 def _slurm_settings(settings: Settings) -> SlurmSettings:
     own = settings.slurm
     return SlurmSettings(
-        folder=own.shared_dir,
+        folder=str(settings.orders_dir or own.shared_dir),
+        orders_url=_orders_url(settings),
+        certificates=own.ca_file.read_text() if own.ca_file else "",
         checkpoints=own.checkpoints,
         outputs=outputs_place(settings),
         keep_code_s=settings.keep_code_s,
@@ -270,8 +277,8 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         context=own.context,
         namespace=own.namespace,
         folder=str(settings.orders_dir or Path(own.shared_dir).expanduser().resolve()),
-        shared_dir=str(Path(own.shared_dir).expanduser().resolve()) if own.needs_shared_volume else "",
-        orders_url=f"{settings.public_url.rstrip('/')}{ORDERS_PATH}" if settings.orders_dir else "",
+        shared_dir=str(Path(own.shared_dir).expanduser().resolve()) if own.needs_shared_dir else "",
+        orders_url=_orders_url(settings),
         certificates=own.ca_file.read_text() if own.ca_file else "",
         checkpoints=own.checkpoints,
         outputs=outputs_place(settings),

@@ -19,12 +19,12 @@ STOP_LIMIT_S = 20.0
 
 
 class ServiceProcess:
-    """`gavel serve` on a free loopback port, with a state folder of its own."""
+    """`gavel serve` with a state folder of its own, on a free loopback port unless the environment names one."""
 
     def __init__(self, state_dir: Path, environment: dict[str, str], *, start_limit_s: float = START_LIMIT_S) -> None:
         self.state_dir = state_dir
         self._start_limit_s = start_limit_s
-        self._environment = os.environ | environment | {"GAVEL_STATE_DIR": str(state_dir), "GAVEL_PORT": "0"}
+        self._environment = os.environ | {"GAVEL_PORT": "0"} | environment | {"GAVEL_STATE_DIR": str(state_dir)}
         self._process: subprocess.Popen[bytes] | None = None
         self.url = ""
 

@@ -75,18 +75,20 @@ class Service:
         return content, offset + len(content)
 
 
-def serve(tmp_path: Path, *, cluster: Cluster | None = None, **limits: object) -> Iterator[Service]:
+def serve(
+    tmp_path: Path, *, cluster: Cluster | None = None, listens_on: str = "127.0.0.1", **limits: object
+) -> Iterator[Service]:
     (tmp_path / "logs").mkdir()
     store = SqlStore(
         f"sqlite:///{tmp_path / 'gavel.db'}", busy_timeout_s=1.0, jobs_per_user=limits.get("unfinished_jobs_per_user")
     )  # type: ignore[arg-type]
     store.put_tier(Tier(name="gold", guarantee=0.5), expected_version=None, by="test", now_s=NOW_S)
     store.put_tier(Tier(name="silver"), expected_version=None, by="test", now_s=NOW_S)
-    listener = socket.create_server(("127.0.0.1", 0))
+    listener = socket.create_server((listens_on, 0))
     # asyncio does this only for sockets of a stated protocol; without it each small answer waits 40 ms for an ACK.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     service = Service(
-        url=f"http://127.0.0.1:{listener.getsockname()[1]}",
+        url=f"http://{listens_on}:{listener.getsockname()[1]}",
         store=store,
         clock=ManualClock(NOW_S),
         settings=Settings(

@@ -270,7 +270,8 @@ def test_a_session_ends_after_its_time_and_with_its_token(start: Callable[..., S
 # --- every route declares who may call it -----------------------------------------------------------------------
 
 
-WEBSOCKETS = {"/v1/jobs/{job_id}/ports/{port}"}  # tests/api/test_ports.py is about who opens it
+# tests/api/test_ports.py and tests/api/test_orders.py are about who opens them
+WEBSOCKETS = {"/v1/jobs/{job_id}/ports/{port}", "/v1/orders/{allocation}/{node}"}
 
 
 def routes(app: FastAPI) -> Iterator[APIRoute]:
@@ -305,7 +306,8 @@ def test_every_route_declares_a_scope_and_only_these_are_open(service: Service) 
     is_open = {route.path for route in routes(app) if scopes(route) is None}
     dashboard = {*PAGES, "/curves", "/jobs/{job_id}", "/login", "/logout", "/static/{name}", "/favicon.ico"}
     dashboard |= {"/setup", "/login/oidc", "/login/oidc/callback"}
-    assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard
+    of_agents = {"/v1/orders/{allocation}/{node}/packs/{pack}"}
+    assert is_open == {"/healthz", "/readyz", "/docs", "/openapi.json"} | dashboard | of_agents
     guarded = {f"{m} {route.path}" for route in routes(app) if scopes(route) is not None for m in route.methods}
     names = {"{job}": "{job_id}", "{user}": "{name}", "tiers/gold": "tiers/{name}", "rounds/1": "rounds/{index}"}
     names |= {"{operation}": "{operation_id}", "nodes/node-0": "nodes/{name}", "resources/lb": "resources/{name}"}

@@ -10,14 +10,14 @@ from urllib.parse import quote
 from gavel.backends.kubernetes.allocation import PodAllocation
 from gavel.backends.kubernetes.api import Api, Object, Refused
 from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
-from gavel.backends.kubernetes.pods import Pod, Reached, pod_of, pods_for
+from gavel.backends.kubernetes.pods import Pod, pod_of, pods_for
 from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.kubernetes.resources import apply_set, names_of_gang, wanted_on_nodes
 from gavel.backends.kubernetes.rights import OF_GANGS, Rights
 from gavel.backends.kubernetes.watching import Watched
 from gavel.backends.nodes.allocation_control import AllocationControl
 from gavel.backends.nodes.protocol import Group, ListedNode
-from gavel.backends.nodes.relay import made_key
+from gavel.backends.nodes.relay import agent_start
 from gavel.errors import BackendUnavailable, InvalidResource
 
 LEAVE_S = 3.0  # seconds that agents have to free their nodes before their pods are deleted
@@ -171,11 +171,10 @@ class Control(AllocationControl[PodAllocation]):
         if any(node not in self._nodes for node, _, _ in group.bundles):
             return  # the node has gone
         made = PodAllocation.make(self.folder / "allocations", group, epoch)
-        key = made_key(made.folder) if self._settings.orders_url else ""
-        reached = Reached(folder=str(made.folder), key=key)
+        start = agent_start(made.folder, self._settings.orders_url, self._settings.certificates)
         pods = {
             str(pod["metadata"]["name"]): pod
-            for pod in pods_for(group, reached, names_of_gang(group, self._settings.domain), self._settings)
+            for pod in pods_for(group, start, names_of_gang(group, self._settings.domain), self._settings)
         }
         made.created = set(pods)
         with self.lock:

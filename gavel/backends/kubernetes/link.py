@@ -8,7 +8,7 @@ from gavel.backends.nodes.allocation_link import AllocationLink
 
 
 class KubernetesLink(AllocationLink):
-    """Carries orders and answers in files of the shared volume. Raises InvalidRequest, OSError."""
+    """Carries orders and answers in files. Raises InvalidRequest, OSError."""
 
     def __init__(self, settings: KubernetesSettings) -> None:
         calls = Counter[str]()

@@ -10,8 +10,8 @@ from gavel.backends.accelerators import slug
 from gavel.backends.kubernetes.api import Object
 from gavel.backends.kubernetes.protocol import ALLOCATION, KubernetesSettings
 from gavel.backends.kubernetes.quantities import number_of
-from gavel.backends.nodes.connection import CERTIFICATES_VARIABLE, KEY_VARIABLE
 from gavel.backends.nodes.protocol import Group
+from gavel.backends.nodes.relay import AgentStart
 
 ENDED = ("Succeeded", "Failed")
 RUNTIME = "/gavel-runtime"
@@ -117,39 +117,17 @@ def needs_of(group: Group) -> dict[str, Counter[str]]:
     return needs
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reached:
-    """How the pods of an allocation get orders: by files in its `folder`, or with `key` at the service's API."""
-
-    folder: str
-    key: str = ""
-
-    @property
-    def allocation(self) -> str:
-        """Return the name of the allocation."""
-        return self.folder.rpartition("/")[2]
-
-    def where(self, settings: KubernetesSettings) -> str:
-        """Return what the program in a pod is told of where its orders are."""
-        return f"{settings.orders_url}/{self.allocation}" if settings.orders_url else self.folder
-
-    def environment(self, settings: KubernetesSettings) -> list[Object]:
-        """Return the variables that it needs for that."""
-        given = {KEY_VARIABLE: self.key, CERTIFICATES_VARIABLE: settings.certificates}
-        return [{"name": name, "value": value} for name, value in given.items() if value and settings.orders_url]
-
-
-def pods_for(group: Group, reached: Reached, names: Mapping[str, str], settings: KubernetesSettings) -> list[Object]:
+def pods_for(group: Group, start: AgentStart, names: Mapping[str, str], settings: KubernetesSettings) -> list[Object]:
     """Return the pods of a gang, one for each of its nodes; `names`: the extended resource that pins each to its node.
 
-    `reached`: how they get orders.
+    `start`: what their agents are told.
     """
     needs = needs_of(group)
-    return [_pod(group, reached, index, names[node], needs[node], settings) for index, node in enumerate(needs)]
+    return [_pod(group, start, index, names[node], needs[node], settings) for index, node in enumerate(needs)]
 
 
 def _pod(
-    group: Group, reached: Reached, index: int, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
+    group: Group, start: AgentStart, index: int, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
 ) -> Object:
     spec: dict[str, Any] = {
         "restartPolicy": "Never",
@@ -163,15 +141,15 @@ def _pod(
         "imagePullSecrets": [{"name": name} for name in settings.pull_secrets],
         "volumes": _volumes(settings),
         "initContainers": _runtime(settings) if brings_runtime(group, settings) else [],
-        "containers": [_container(group, reached, pinned, units, settings)],
+        "containers": [_container(group, start, pinned, units, settings)],
     }
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"gavel-{slug(reached.allocation, 50)}-{index}",
+            "name": f"gavel-{slug(start.allocation, 50)}-{index}",
             "namespace": settings.namespace,
-            "labels": {**LABELS, ALLOCATION: reached.allocation},
+            "labels": {**LABELS, ALLOCATION: start.allocation},
             "annotations": {"gavel.internal/gang": group.name, "gavel.internal/tier": group.tier},
         },
         "spec": spec,
@@ -189,20 +167,20 @@ def brings_runtime(group: Group, settings: KubernetesSettings) -> bool:
 
 
 def _container(
-    group: Group, reached: Reached, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
+    group: Group, start: AgentStart, pinned: str, units: Mapping[str, int], settings: KubernetesSettings
 ) -> Object:
     ranks = sum(units.values())
     resources = {pinned: "1", **{name: str(count) for name, count in units.items()}}
     resources |= {"cpu": str(group.cpu_cores * ranks)} if group.cpu_cores else {}
     resources |= {"memory": str(group.memory_bytes * ranks)} if group.memory_bytes else {}
     node = {"name": "GAVEL_NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}}
-    where = reached.where(settings)
+    variables = [{"name": name, "value": value} for name, value in start.environment.items()]
     python = f"{RUNTIME}/bin/python" if brings_runtime(group, settings) else settings.python
     return {
         "name": "gang",
         "image": group.image or settings.image or "none",
-        "command": [python, "-P", "-m", "gavel.backends.kubernetes.node", where, settings.node_folder],
-        "env": [node, *reached.environment(settings)],
+        "command": [python, "-P", "-m", "gavel.backends.kubernetes.node", start.where, settings.node_folder],
+        "env": [node, *variables],
         "resources": {"requests": resources, "limits": resources},
         "terminationMessagePolicy": "FallbackToLogsOnError",
         "securityContext": {"allowPrivilegeEscalation": False},

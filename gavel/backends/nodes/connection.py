@@ -17,13 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from gavel.backends.nodes.letters import LETTER_BYTES, Box, FilePack, Letter, PostBox, Reply, parsed
 from gavel.backends.nodes.protocol import CodeGiven
-from gavel.backends.nodes.relay import EPOCH_BYTES, parts_of
+from gavel.backends.nodes.relay import CERTIFICATES_VARIABLE, EPOCH_BYTES, KEY_VARIABLE, parts_of
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
-KEY_VARIABLE = "GAVEL_AGENT_KEY"
-CERTIFICATES_VARIABLE = "GAVEL_AGENT_CA"
 GONE = 410
 PING_EVERY_S = 5.0
 SILENT_S = 10.0  # seconds without an answer to a ping, after which the connection counts as broken
@@ -86,7 +84,7 @@ class FetchedPack:
         return answer.raise_for_status().content
 
 
-class News:
+class Newest:
     """What has come from the service: the newest letter and the newest epoch, in whichever order messages come."""
 
     def __init__(self, access: Access) -> None:
@@ -113,7 +111,7 @@ class ConnectedBox:
 
     def __init__(self, access: Access) -> None:
         self._access = access
-        self._news = News(access)
+        self._newest = Newest(access)
         self._is_gone = self._is_closed = False
         self._reply = b""
         self._loop = asyncio.new_event_loop()
@@ -123,11 +121,11 @@ class ConnectedBox:
 
     def letter(self) -> Letter | None:
         """Return the newest letter; None if none has come."""
-        return None if self._is_gone else self._news.letter
+        return None if self._is_gone else self._newest.letter
 
     def epoch(self) -> int:
         """Return the newest epoch of a service that commands; 0 if none is known."""
-        return self._news.epoch
+        return self._newest.epoch
 
     def answer(self, reply: Reply) -> None:
         """Let the service have this reply in place of any earlier one, as soon as it can be reached."""
@@ -193,7 +191,7 @@ class ConnectedBox:
     async def _read(self, there: "ClientConnection") -> None:
         async for message in there:
             if isinstance(message, bytes):
-                self._news.take(message)
+                self._newest.take(message)
 
     async def _write(self, there: "ClientConnection") -> None:
         """Send the newest reply, and again whenever there is a newer one."""

@@ -44,6 +44,7 @@ class GangAgent:
         self._last: Answer | None = None
         self._beat = self._answered = 0
         self._beat_at_s = self._ordered_at_s = time.monotonic()
+        self._looked_at_s = 0.0
         self._ending_since_s: float | None = None
 
     def end(self, *_: object) -> None:
@@ -52,23 +53,25 @@ class GangAgent:
 
     def serve(self) -> None:
         """Obey until the node is to be freed. Raises OSError if the folder of its box is gone."""
-        looked_at_s = 0.0
-        while True:
-            letter = self._box.letter()
-            is_new = letter is not None and (self._letter is None or letter.number > self._letter.number)
-            if letter is None and self._box.is_gone():
-                break
-            if is_new:
-                self._letter, self._ordered_at_s = letter, time.monotonic()
-            if self._letter is not None and self._letter.leaves:
-                break
-            is_due = time.monotonic() - looked_at_s >= LOOK_EVERY_S
-            if self._letter is not None and (is_new or is_due):
-                looked_at_s = time.monotonic()
-                if self._look() and self._may_go():
-                    break
+        while not self.turn():
             _reap()
             time.sleep(POLL_S)
+
+    def turn(self) -> bool:
+        """Obey the newest letter, again if it is time to; return whether the node is to be freed. Raises OSError."""
+        letter = self._box.letter()
+        is_new = letter is not None and (self._letter is None or letter.number > self._letter.number)
+        if letter is None and self._box.is_gone():
+            return True
+        if is_new:
+            self._letter, self._ordered_at_s = letter, time.monotonic()
+        if self._letter is None or self._letter.leaves:
+            return self._letter is not None
+        is_due = time.monotonic() - self._looked_at_s >= LOOK_EVERY_S
+        if not (is_new or is_due):
+            return False
+        self._looked_at_s = time.monotonic()
+        return self._look() and self._may_go()
 
     def clear(self) -> None:
         """End everything of ours here and delete what is not kept."""

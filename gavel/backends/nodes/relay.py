@@ -11,6 +11,7 @@ import hashlib
 import hmac
 import re
 import secrets
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from gavel.backends.nodes.letters import LETTER_BYTES, put, read_epoch
 
 ORDERS_PATH = "/v1/orders"
 KEY = "key"
+KEY_VARIABLE = "GAVEL_AGENT_KEY"
+CERTIFICATES_VARIABLE = "GAVEL_AGENT_CA"
 EPOCH_BYTES = 8
 REPLY_BYTES = 8 << 20
 PART_BYTES = 256 << 10
@@ -33,6 +36,32 @@ def made_key(folder: Path) -> str:
     key = secrets.token_urlsafe(32)
     write_durable(folder / KEY, _digest(key))
     return key
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentStart:
+    """What the agents of an allocation are told at their start: `where` their boxes are, a folder or an address."""
+
+    where: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def allocation(self) -> str:
+        """Return the name of the allocation."""
+        return self.where.rpartition("/")[2]
+
+
+def agent_start(folder: Path, orders_url: str, certificates: str) -> AgentStart:
+    """Return what the agents of the allocation with this folder are told, with a new key if they are to connect.
+
+    `orders_url`: the address at which they do; "": they see the folder. Raises OSError.
+    """
+    if not orders_url:
+        return AgentStart(where=str(folder))
+    given = {KEY_VARIABLE: made_key(folder), CERTIFICATES_VARIABLE: certificates}
+    return AgentStart(
+        where=f"{orders_url}/{folder.name}", environment={name: value for name, value in given.items() if value}
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +128,7 @@ class Parts:
 
     def take(self, part: bytes) -> bytes | None:
         """Return the whole reply once its last part has come. Raises ValueError if it is no part, or too large."""
-        if part[:1] not in (MORE, LAST):
+        if part[:1] not in (MORE, LAST) or len(part) > PART_BYTES + 1:
             raise ValueError("no part of a reply")
         self._parts.append(part[1:])
         if sum(map(len, self._parts)) > REPLY_BYTES:

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from gavel.backends.slurm.protocol import MINUTE_S
@@ -90,9 +91,18 @@ class Slurm:
             for job in _job(line)
         ]
 
-    def submit(self, options: Sequence[str], script: Path, arguments: Sequence[str]) -> int:
-        """Return the number of the new allocation. Raises Refused, BackendUnavailable."""
-        printed = self._call("sbatch", "--parsable", *options, str(script), *arguments)
+    def submit(
+        self, options: Sequence[str], script: Path, arguments: Sequence[str], environment: Mapping[str, str]
+    ) -> int:
+        """Return the number of the new allocation, which has PATH and these variables.
+
+        A value is not on the command line, which everybody on this machine may read. Raises Refused,
+        BackendUnavailable.
+        """
+        exported = f"--export={','.join(('PATH', *environment))}"
+        printed = self._call(
+            "sbatch", "--parsable", *options, exported, str(script), *arguments, environment=environment
+        )
         return int(printed.split(";")[0])
 
     def cancel(self, job_ids: Iterable[int]) -> None:
@@ -103,12 +113,12 @@ class Slurm:
         """Move the time limits of allocations later, all in one call. Raises Refused, BackendUnavailable."""
         self._call("scontrol", "update", f"JobId={','.join(map(str, job_ids))}", f"TimeLimit=+{minutes}")
 
-    def _call(self, name: str, *arguments: str) -> str:
+    def _call(self, name: str, *arguments: str, environment: Mapping[str, str] = MappingProxyType({})) -> str:
         self._calls[name] += 1
         try:
             done = subprocess.run(
                 (name, *arguments),
-                env=self._environment,
+                env={**self._environment, **environment},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -11,6 +11,7 @@ from gavel.backends import machine
 from gavel.backends.durable import write_durable
 from gavel.backends.nodes.allocation_control import LOOK_EVERY_S, AllocationControl
 from gavel.backends.nodes.protocol import Group, ListedNode
+from gavel.backends.nodes.relay import agent_start
 from gavel.backends.slurm.allocation import SlurmAllocation
 from gavel.backends.slurm.commands import Refused, Slurm, SlurmJob
 from gavel.backends.slurm.nodes import SlurmNode, nodes_of, taken_of
@@ -26,7 +27,7 @@ MARGIN_S = 60.0  # seconds from the end of a lease and its grace to the time lim
 STEP_S = 120.0  # seconds that a time limit is longer than it must be, so that it is extended seldom
 
 SCRIPT = """#!/bin/sh
-# Starts an agent of Gavel's on each node of this allocation: PYTHON FOLDER NODE_FOLDER
+# Starts an agent of Gavel's on each node of this allocation: PYTHON WHERE NODE_FOLDER
 if [ "$SLURM_JOB_NUM_NODES" = 1 ]; then exec "$1" -P -m gavel.backends.slurm.node "$2" "$3"; fi
 exec srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \\
   --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --wait=0 "$1" -P -m gavel.backends.slurm.node "$2" "$3"
@@ -153,14 +154,15 @@ class Control(AllocationControl[SlurmAllocation]):
         if any(node not in self._nodes for node, _, _ in group.bundles):
             return  # the node has gone
         made = SlurmAllocation.make(self.folder / "allocations", group, epoch)
+        start = agent_start(made.folder, self._settings.orders_url, self._settings.certificates)
         script = self.folder / "run.sh"
         if not script.exists() or script.read_text() != SCRIPT:
             write_durable(script, SCRIPT.encode())
         try:
             for (resource, units), nodes in made.by_units().items():
                 options = self._options(group, made, resource, units, nodes)
-                node_folder = str(self._settings.node_folder)
-                job_id = self._slurm.submit(options, script, (sys.executable, str(made.folder), node_folder))
+                arguments = (sys.executable, start.where, str(self._settings.node_folder))
+                job_id = self._slurm.submit(options, script, arguments, start.environment)
                 made.jobs[job_id] = _submitted(job_id, made)
         except Refused as problem:
             self._refuse(group.name, f"Slurm refuses an allocation: {problem}{_hint(str(problem))}")
@@ -187,10 +189,9 @@ class Control(AllocationControl[SlurmAllocation]):
             f"--cpus-per-task={max(cores, 1)}",
             f"--gres={resource}:{units}",
             f"--time={self._minutes(group)}",
-            f"--output={made.folder}/output-%j",
-            f"--chdir={made.folder}",
+            f"--output={'/dev/null' if settings.orders_url else f'{made.folder}/output-%j'}",
+            f"--chdir={'/' if settings.orders_url else made.folder}",
             "--no-requeue",
-            "--export=PATH",
         ]
         options += [f"--account={account}"] if account else []
         options += [f"--mem={memory_bytes >> 20}M"] if memory_bytes >> 20 else []

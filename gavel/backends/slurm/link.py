@@ -8,7 +8,7 @@ from gavel.backends.slurm.protocol import SlurmSettings
 
 
 class SlurmLink(AllocationLink):
-    """Carries orders and answers in files of the shared folder. Raises InvalidRequest, OSError."""
+    """Carries orders and answers in files. Raises InvalidRequest, OSError."""
 
     def __init__(self, settings: SlurmSettings) -> None:
         calls = Counter[str]()

@@ -12,15 +12,18 @@ MINUTE_S = 60.0
 class SlurmSettings(NodeSettings):
     """Where Slurm is, and what allocations ask of it.
 
-    `folder`: seen by the service and every node under this path; orders and answers are files in it. `partition`: "" is
-    Slurm's default one. `accounts`: Slurm's account by tier; `account` is that of other tiers, "": the user's default.
-    `gres`: names of generic resources that are accelerators. `type_features`: features that name the type of those that
-    have none. `limit_s`: time limit of each allocation; 0: as long as leases, extended in place, which Slurm allows to
-    its operators only. `cpus_per_worker`: 0 is its share of
-    the node. `options`: more arguments of sbatch.
+    `folder`: where orders and answers are. `orders_url`: address of the service's API at which nodes get orders, which
+    they check by `certificates` ("": by those of their system); "": every node sees `folder` under the same path.
+    `partition`: "" is Slurm's default one. `accounts`: Slurm's account by tier; `account` is that of other tiers, "":
+    the user's default. `gres`: names of generic resources that are accelerators. `type_features`: features that name
+    the type of those that have none. `limit_s`: time limit of each allocation; 0: as long as leases, extended in place,
+    which Slurm allows to its operators only. `cpus_per_worker`: 0 is its share of the node. `options`: more arguments
+    of sbatch.
     """
 
     folder: str = "~/.gavel-slurm"
+    orders_url: str = ""
+    certificates: str = ""
     partition: str = ""
     account: str = ""
     accounts: Mapping[str, str] = field(default_factory=dict)

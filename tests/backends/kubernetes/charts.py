@@ -54,7 +54,16 @@ EXTERNAL = {
     "admissionPolicies": {"enabled": False},
     "affinity": {"nodeAffinity": {}},
 }
-VALUES: Mapping[str, Mapping[str, Any]] = {"default": {}, "highly available": HIGHLY_AVAILABLE, "external": EXTERNAL}
+CONNECTED = {
+    "shared": {"enabled": False},
+    "settings": {"kubernetes": {"checkpoint_dir": "s3://bucket/gavel"}},
+}
+VALUES: Mapping[str, Mapping[str, Any]] = {
+    "default": {},
+    "highly available": HIGHLY_AVAILABLE,
+    "external": EXTERNAL,
+    "connected": CONNECTED,
+}
 
 
 def helm() -> Any:

@@ -125,6 +125,7 @@ def test_the_service_reads_the_settings_that_values_state(tmp_path: Path, monkey
         ({"replica": 2}, "replica"),
         ({"database": {"kind": "mysql"}}, "database"),
         ({"shared": {"size": "much"}}, "size"),
+        ({"shared": {"enabled": False}}, "checkpoint_dir is an fsspec URL"),
     ],
 )
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], words: str) -> None:
@@ -169,8 +170,17 @@ def test_gangs_do_not_see_what_only_the_service_may(values: str) -> None:
         if "persistentVolumeClaim" in each
     }
     paths = {each["name"]: each["mountPath"] for each in spec["containers"][0]["volumeMounts"]}
-    assert claims["state"] != claims["shared"]
-    assert (paths["state"], paths["shared"]) == ("/var/lib/gavel/state", "/gavel")
+    has_shared = values != "connected"
+    assert claims["state"] != claims.get("shared")
+    assert (paths["state"], paths.get("shared")) == ("/var/lib/gavel/state", "/gavel" if has_shared else None)
+
+
+def test_without_a_shared_volume_orders_go_over_connections(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """1 no claim but that of the state, 2 settings that the service takes, and pods without a shared volume."""
+    objects = rendered(VALUES["connected"])
+    assert of_kind(objects, "PersistentVolumeClaim")["metadata"]["name"] == "gavel-state"
+    settings = settings_of(objects, tmp_path, monkeypatch)
+    assert settings.orders_dir is not None and not settings.kubernetes.needs_shared_dir
 
 
 def rights_of(objects: list[Object]) -> set[Right]:

@@ -12,8 +12,9 @@ import pytest
 
 from gavel.backends.kubernetes.api import Object
 from gavel.backends.kubernetes.kubelets import NodeSpec
-from gavel.backends.kubernetes.pods import Reached, pods_for
+from gavel.backends.kubernetes.pods import pods_for
 from gavel.backends.kubernetes.resources import names_of_gang
+from gavel.backends.nodes.relay import AgentStart
 from tests.backends.kubernetes.charts import ACCOUNT, NAMESPACE, rendered
 from tests.backends.kubernetes.test_objects import FULL, GROUP, SCHEMAS, settings_of
 
@@ -129,7 +130,7 @@ def test_others_change_a_node_that_has_such_names_as_ever(user: str) -> None:
 
 def test_only_the_service_makes_pods_that_ask_for_names_of_gangs() -> None:
     domain = settings_of(namespace=NAMESPACE).domain
-    for pod in pods_for(GROUP, Reached(folder="/gavel/allocations/j1.3.ab"), names_of_gang(GROUP, domain), FULL):
+    for pod in pods_for(GROUP, AgentStart(where="/gavel/allocations/j1.3.ab"), names_of_gang(GROUP, domain), FULL):
         assert allows(ACCOUNT, "Pod", pod)
         assert not allows(SOMEBODY, "Pod", pod)
     plain = {"spec": {"containers": [{"name": "a"}, {"name": "b", "resources": {"limits": {"cpu": "1"}}}]}}

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from gavel.backends.kubernetes.api import _refusal
 from gavel.backends.kubernetes.node import in_pod
 from gavel.backends.kubernetes.nodes import node_of, taken_of
-from gavel.backends.kubernetes.pods import Reached, pod_of, pods_for
+from gavel.backends.kubernetes.pods import pod_of, pods_for
 from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.kubernetes.quantities import number_of
 from gavel.backends.kubernetes.resources import (
@@ -30,6 +30,7 @@ from gavel.backends.kubernetes.resources import (
 )
 from gavel.backends.nodes.devices import environment_of
 from gavel.backends.nodes.protocol import Group, ShardLaunch, ShardWanted, Slot
+from gavel.backends.nodes.relay import AgentStart
 from gavel.config_sections import KubernetesSection
 from gavel.errors import InvalidResource
 from gavel.ports import LaunchGang
@@ -82,7 +83,7 @@ def test_every_object_is_one_that_the_release_has(release: str, settings: Kubern
         *(
             ("Pod", pod)
             for pod in pods_for(
-                GROUP, Reached(folder="/gavel/allocations/j1.3.ab"), names_of_gang(GROUP, DOMAIN), settings
+                GROUP, AgentStart(where="/gavel/allocations/j1.3.ab"), names_of_gang(GROUP, DOMAIN), settings
             )
         ),
         ("Node", set_of_node("n0", wanted_on_nodes([GROUP], DOMAIN)["n0"])),
@@ -105,7 +106,7 @@ def test_pods_that_need_different_things_have_different_names_so_that_each_finds
         "n1": "training.gang.gavel.internal/j1.3",
         "n2": "training.gang.gavel.internal/j1.3.1",
     }
-    pods = pods_for(GROUP, Reached(folder="/gavel/allocations/j1.3.ab"), names, FULL)
+    pods = pods_for(GROUP, AgentStart(where="/gavel/allocations/j1.3.ab"), names, FULL)
     limits = [pod["spec"]["containers"][0]["resources"]["limits"] for pod in pods]
     assert [each["nvidia.com/gpu"] for each in limits] == ["4", "4", "1"]
     assert [each["cpu"] for each in limits] == ["8", "8", "2"]
@@ -115,7 +116,7 @@ def test_pods_that_need_different_things_have_different_names_so_that_each_finds
 
 def test_a_job_without_an_image_needs_no_runtime_brought() -> None:
     plain = Group(name="gavel/j1/1", bundles=(("n0", "nvidia.com/gpu", 1),))
-    (pod,) = pods_for(plain, Reached(folder="/gavel/allocations/j1.1.ab"), names_of_gang(plain, DOMAIN), FULL)
+    (pod,) = pods_for(plain, AgentStart(where="/gavel/allocations/j1.1.ab"), names_of_gang(plain, DOMAIN), FULL)
     assert (pod["spec"]["initContainers"], pod["spec"]["containers"][0]["image"]) == ([], "registry/gavel:1")
 
 

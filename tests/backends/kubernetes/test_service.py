@@ -12,6 +12,7 @@ from gavel.backends.kubernetes.kubelets import LocalKubelets
 from gavel.demo.service import ServiceProcess
 from tests.backends.kubernetes.clusters import ONE_NODE, A, B
 from tests.backends.whole_service import brings_its_code_and_leaves_its_results, trains_and_survives_a_killed_service
+from tests.nginx import free_port
 
 
 @pytest.fixture
@@ -36,6 +37,42 @@ def service(folder: Path, kubeconfig: Path) -> ServiceProcess:
         "GAVEL_ROUND_DURATION_S": "10",
     }
     return ServiceProcess(folder / "state", own)
+
+
+def connected(folder: Path, kubeconfig: Path) -> ServiceProcess:
+    """A service that shares no folder with its pods."""
+    port, nodes = free_port(), folder / "nodes"
+    own = {
+        "GAVEL_BACKEND": "kubernetes",
+        "GAVEL_PORT": str(port),
+        "GAVEL_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        "GAVEL_KUBERNETES__KUBECONFIG": str(kubeconfig),
+        "GAVEL_KUBERNETES__ORDERS": "connection",
+        "GAVEL_KUBERNETES__CHECKPOINT_DIR": f"file://{folder}/store",
+        "GAVEL_KUBERNETES__SHARED_DIR": "/not/there",
+        "GAVEL_KUBERNETES__NODE_DIR": str(nodes),
+        "GAVEL_KUBERNETES__NODE_VOLUME": json.dumps({"hostPath": {"path": str(nodes)}}),
+        "GAVEL_KUBERNETES__PYTHON": sys.executable,
+        "GAVEL_KUBERNETES__RESOURCES": json.dumps([A, B]),
+        "GAVEL_ROUND_DURATION_S": "10",
+    }
+    return ServiceProcess(folder / "state", own)
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(600)
+def test_pods_that_share_no_folder_with_the_service_survive_that_it_is_killed(
+    plane: ControlPlane, kubelets: LocalKubelets, tmp_path: Path
+) -> None:
+    trains_and_survives_a_killed_service(connected(tmp_path, plane.kubeconfig))
+
+
+@pytest.mark.kubernetes
+@pytest.mark.timeout(600)
+def test_pods_that_share_no_folder_with_the_service_bring_code_and_leave_results(
+    plane: ControlPlane, kubelets: LocalKubelets, tmp_path: Path
+) -> None:
+    brings_its_code_and_leaves_its_results(connected(tmp_path, plane.kubeconfig), tmp_path, tmp_path / "store/_outputs")
 
 
 @pytest.mark.kubernetes

@@ -13,8 +13,8 @@ from gavel.errors import BackendUnavailable
 from gavel.ports import LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import GRACE_S, eventually, processes_of
+from tests.backends.networks import CAN_MAKE, Hosts
 from tests.backends.ray.clusters import RayHarness, a_service_on
-from tests.backends.ray.networks import CAN_MAKE, Hosts
 from tests.backends.ray.test_gangs_over_nodes import ISOLATED
 from tests.quiet_network import changing_network
 

@@ -20,7 +20,7 @@ from tests.backends.clusters import GRACE_S, AllocationsHarness, eventually, kil
 
 @contextmanager
 def a_service_on(
-    cluster: LocalSlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, *, workers: int = 3, **settings: Any
+    cluster: LocalSlurmCluster, folder: Path, monkeypatch: pytest.MonkeyPatch, /, *, workers: int = 3, **settings: Any
 ) -> Iterator["SlurmHarness"]:
     """A service's backend on this cluster, with folders of its own; nothing of it is left afterwards."""
     for name, value in cluster.environment.items():
@@ -54,17 +54,20 @@ class SlurmHarness(AllocationsHarness[SlurmBackend]):
     def outputs(self) -> Outputs:
         return Outputs(self.state_dir / "outputs")
 
+    def slurm(self) -> SlurmSettings:
+        own: dict[str, Any] = {
+            "folder": str(self.folder / "shared"),
+            "node_folder": str(self.folder / "nodes"),
+            "outputs": str(self.state_dir / "outputs"),
+            "gres": ("acc",),
+        }
+        return SlurmSettings(**{**own, **self.settings})
+
     def open(self, **over: object) -> SlurmBackend:
         """A service's backend on this cluster, once it has met the nodes."""
         given = {
             "state_dir": self.state_dir,
-            "slurm": SlurmSettings(
-                folder=str(self.folder / "shared"),
-                node_folder=str(self.folder / "nodes"),
-                outputs=str(self.state_dir / "outputs"),
-                gres=("acc",),
-                **self.settings,
-            ),
+            "slurm": self.slurm(),
             "clock": self.clock,
             "lease_grace_s": GRACE_S,
             "log_bytes_per_job": 1 << 16,

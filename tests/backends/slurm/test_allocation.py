@@ -46,7 +46,7 @@ def test_the_next_service_finds_it_with_its_last_letters(tmp_path: Path) -> None
     again = SlurmAllocation.read(allocation.folder)
     assert again is not None
     assert (again.name, again.bundles, again.is_ready) == (allocation.name, allocation.bundles, True)
-    assert {node: seat.letter.number for node, seat in again.seats.items()} == {"n0": 2, "n1": 1, "n2": 1}
+    assert {node: seat.letter.number for node, seat in again.seats.items()} == {"n0": 6, "n1": 1, "n2": 1}
     (allocation.folder / "allocation.json").write_text('{"name": "x"}')
     assert SlurmAllocation.read(allocation.folder) is None
     assert SlurmAllocation.read(tmp_path / "absent") is None
@@ -54,9 +54,11 @@ def test_the_next_service_finds_it_with_its_last_letters(tmp_path: Path) -> None
 
 def test_an_order_that_is_the_same_is_not_written_again(tmp_path: Path) -> None:
     seat = made(tmp_path).seats["n0"]
-    for epoch in (6, 6, 7):
-        seat.write(Order(epoch=epoch))
-    assert seat.letter.number == 3
+    numbers = []
+    for keep_code_s in (1.0, 1.0, 2.0):
+        seat.write(Order(epoch=6, keep_code_s=keep_code_s))
+        numbers.append(seat.letter.number)
+    assert numbers == [6, 6, 7]
 
 
 def test_a_reply_to_an_older_letter_is_no_answer(tmp_path: Path) -> None:

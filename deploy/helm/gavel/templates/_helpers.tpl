@@ -45,8 +45,13 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 
 {{/* All settings, as an object: the chart's own, and over them those of the values. */}}
 {{- define "gavel.settings" -}}
+{{- $section := dict "namespace" .Release.Namespace "image" (include "gavel.image" .) }}
+{{- if .Values.shared.enabled }}
 {{- $claim := dict "persistentVolumeClaim" (dict "claimName" (include "gavel.sharedClaim" .)) }}
-{{- $section := dict "namespace" .Release.Namespace "image" (include "gavel.image" .) "shared_volume" $claim }}
+{{- $_ := set $section "shared_volume" $claim }}
+{{- else }}
+{{- $_ := set $section "orders" "connection" }}
+{{- end }}
 {{- if .Values.pullSecrets }}{{ $_ := set $section "pull_secrets" .Values.pullSecrets }}{{ end }}
 {{- $scheme := "http" }}
 {{- if .Values.service.tlsSecret }}{{ $scheme = "https" }}{{ end }}
@@ -74,6 +79,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- $settings := include "gavel.settings" . | fromJson }}
 {{- if ne (dig "kubernetes" "namespace" "" $settings) .Release.Namespace }}
 {{- fail "settings.kubernetes.namespace is the namespace of the release: the shared claim is there" }}
+{{- end }}
+{{- $isUrl := contains "://" (dig "kubernetes" "checkpoint_dir" "" $settings) }}
+{{- $connects := eq (dig "kubernetes" "orders" "files" $settings) "connection" }}
+{{- if and (not .Values.shared.enabled) (not (and $isUrl $connects)) }}
+{{- fail "shared.enabled: without a shared volume settings.kubernetes.checkpoint_dir is an fsspec URL, such as s3://bucket/gavel, and settings.kubernetes.orders is connection" }}
 {{- end }}
 {{- if ne (int $settings.port) 8080 }}
 {{- fail "settings.port is 8080 in the pod; service.port is the port of the Service" }}

@@ -30,6 +30,10 @@ class Hosts:
         """Nothing comes or goes any more; what runs there runs on."""
         _ip("link", "set", f"{self._names[index]}h", "down")
 
+    def mend(self, index: int) -> None:
+        """Its cable is plugged in again."""
+        _ip("link", "set", f"{self._names[index]}h", "up")
+
     def __enter__(self) -> Self:
         try:
             _ip("link", "add", self._bridge, "type", "bridge")
