@@ -46,13 +46,19 @@ def bound(highs: Any, lower: FloatArray, upper: FloatArray) -> None:
 
 
 def least(
-    matrix: ByColumn, cost: FloatArray, lower: FloatArray, rows: tuple[FloatArray, FloatArray]
+    matrix: ByColumn,
+    cost: FloatArray,
+    lower: FloatArray,
+    rows: tuple[FloatArray, FloatArray],
+    *,
+    method: int = DUAL,
 ) -> tuple[FloatArray, FloatArray]:
     """The x >= `lower` (v,) of least cost . x with matrix @ x between the two bounds of `rows`, and their prices.
 
     Raises SolveFailed. Asked once: the solver is kept for the next program, which it solves as a new one would.
     """
     highs = _IDLE.pop() if _IDLE else _solver()
+    highs.setOptionValue("simplex_strategy", method)
     _state(highs, matrix, cost, lower, rows)
     answer = solved(highs)
     _IDLE.append(highs)
