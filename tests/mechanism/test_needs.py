@@ -11,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.mechanism.cluster.feasibility import Feasibility, Room
 from gavel.mechanism.cluster.unmet_needs import unmet_need
 from gavel.mechanism.planning.problem import problem_from
 from gavel.types import Cluster, GangState, JobState, Needs, Node, Tier, Worker
@@ -103,6 +103,29 @@ def test_where_many_jobs_can_run_is_where_each_of_them_can(cluster: Cluster, wan
     copies = [replace(spec.needs) for spec in asked]
     assert feasibility.mask(asked).tolist() == each
     assert feasibility.mask_of(copies, [spec.scale_factor for spec in asked]).tolist() == each
+
+
+@settings(max_examples=300 if FULL else 30)
+@given(cluster=clusters, wanted=st.lists(specs, max_size=12), data=st.data())
+def test_what_fits_is_kept_right_while_gangs_come_and_go(
+    cluster: Cluster, wanted: list[dict[str, Any]], data: st.DataObject
+) -> None:
+    """Kept answers are those of a room that has seen none before; copies do not touch each other."""
+    room, asked = Room(cluster, {}), [a_spec(**spec) for spec in wanted]
+    held: list[tuple[tuple[str, ...], Needs]] = []
+    for spec in asked:
+        before = room.copy()
+        kept = {name: before.ranks(name, spec.needs).tolist() for name in ("fast", "slow")}
+        taken = room.take(data.draw(st.sampled_from(["fast", "slow"])), spec.needs, spec.scale_factor)
+        held += [(taken, spec.needs)] if taken else []
+        if held and data.draw(st.booleans()):
+            room.give_back(*held.pop())
+        fresh = Room(cluster, {})
+        assert all(fresh.hold(workers, needs) for workers, needs in held)
+        for other in asked:
+            for name in ("fast", "slow"):
+                assert room.ranks(name, other.needs).tolist() == fresh._ranks(name, other.needs).tolist()
+        assert kept == {name: before.ranks(name, spec.needs).tolist() for name in kept}
 
 
 @pytest.mark.parametrize("over", [{}, {"planner": "published"}, {"space_sharing": True}], ids=str)

@@ -4,6 +4,7 @@ What a job needs becomes zeros of the throughput matrix where fewer of its ranks
 gang has. Placement asks the same `Room` node by node.
 """
 
+import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
@@ -27,6 +28,7 @@ from gavel.types import (
 )
 
 Workers = tuple[WorkerId, ...]
+MOST_KEPT = 32  # answers; more are worked out anew faster than they are kept right
 
 
 def used_by(held: Iterable[tuple[Workers, Needs]], node_of: Mapping[WorkerId, str]) -> dict[str, Used]:
@@ -71,14 +73,15 @@ class Room:
         self.cores = np.array([_cores_left(node, on_node[node.name], used.get(node.name)) for node in self.nodes])
         self.memory = np.array([_memory_left(node, used.get(node.name)) for node in self.nodes])
         self._allowed: dict[Needs, BoolArray] = {}
-        self._fits: dict[tuple[AcceleratorType, Needs], IntArray] = {}  # answers of `ranks` since the last change
+        self._fits: dict[tuple[AcceleratorType, Needs], IntArray] = {}  # answers of `ranks`, kept right
 
     def copy(self) -> "Room":
         """Return a room with the same free workers, cores and memory; either may change without the other."""
         other = copy(self)
         other.free = {name: list(nodes) for name, nodes in self.free.items()}
         other.count = {name: count.copy() for name, count in self.count.items()}
-        other.cores, other.memory, other._fits = self.cores.copy(), self.memory.copy(), dict(self._fits)
+        other.cores, other.memory = self.cores.copy(), self.memory.copy()
+        other._fits = {key: fits.copy() for key, fits in self._fits.items()}
         return other
 
     def _add(self, worker: Worker) -> None:
@@ -106,6 +109,17 @@ class Room:
             fits = np.minimum(fits, np.floor(self.memory / needs.memory_bytes))
         fits = np.where(self._allows(needs) & (self._smallest[name] >= needs.accelerator_memory_bytes), fits, 0.0)
         return np.maximum(fits, 0.0).astype(np.int64)
+
+    def _ranks_on(self, node: int, name: AcceleratorType, needs: Needs) -> int:
+        """Return the element of `_ranks` for one node."""
+        if name not in self.count or not needs.allows_type(name):
+            return 0
+        if not self._allows(needs)[node] or self._smallest[name][node] < needs.accelerator_memory_bytes:
+            return 0
+        fits = min(float(self.count[name][node]), float(self.cores[node]) / needs.cpu_cores)
+        if needs.memory_bytes:
+            fits = min(fits, float(self.memory[node]) / needs.memory_bytes)
+        return max(0, math.floor(fits))
 
     def _allows(self, needs: Needs) -> BoolArray:
         if needs not in self._allowed:
@@ -163,11 +177,14 @@ class Room:
             self._use(node, name, [worker, *self.free[name][node]], needs, -1)
 
     def _use(self, node: int, name: AcceleratorType, ids: list[WorkerId], needs: Needs, ranks: int) -> None:
-        self._fits.clear()
         self.free[name][node] = ids
         self.count[name][node] = len(ids)
         self.cores[node] -= ranks * needs.cpu_cores
         self.memory[node] -= ranks * needs.memory_bytes
+        if len(self._fits) > MOST_KEPT:
+            self._fits.clear()
+        for (other, theirs), fits in self._fits.items():
+            fits[node] = self._ranks_on(node, other, theirs)
 
 
 def _cores_left(node: Node, workers: int, used: Used | None) -> float:
