@@ -8,7 +8,8 @@ import numpy as np
 from gavel.finish_time import LATE_RHO
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
-from gavel.policies.tiers.ranks import claim, even_part, is_late, rank_weight
+from gavel.policies.tiers.ranks import claim, even_part, is_late
+from gavel.rank_weights import rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
 Length = Literal["remaining", "attained_service"]

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from gavel.policies import measures
 from gavel.policies.rank_weighted_speed import RankWeightedSpeed
-from gavel.policies.tiers.ranks import CONCAVITY, EVEN_PART, EVEN_WITH_ROOM, ROOM, even_part, rank_weight
+from gavel.policies.tiers.ranks import EVEN_WITH_ROOM, ROOM, even_part
+from gavel.rank_weights import CONCAVITY, EVEN_PART, rank_weight
 from gavel.types import AllocationProblem
 from tests.builders import a_problem
 from tests.policies.instances import an_instance

@@ -4,10 +4,9 @@ import numpy as np
 
 from gavel import finish_time
 from gavel.policies import measures
+from gavel.rank_weights import EVEN_PART, rank_weight
 from gavel.types import AllocationProblem, BoolArray, FloatArray, IntArray
 
-CONCAVITY = 0.4  # q: a job's speed grows as its share to this power
-EVEN_PART = 0.3  # of each job's weight, alike for all, where many wait
 EVEN_WITH_ROOM = 0.9  # the same where nobody waits: ranks then decide between jobs for which a type is worth the same
 ROOM, CROWD = 0.9, 1.5  # workers wanted per worker that there is: nobody waits, many wait
 GANG_POWER = 0.75  # g: at 1 a gang waits no longer than a job of one worker, at 0 the mean counts alone
@@ -22,25 +21,6 @@ def even_part(problem: AllocationProblem) -> float:
     wanted = problem.scale_factor[measures.runnable(problem)].sum()
     per_worker = wanted / max(1, problem.capacity_workers.sum())
     return float(np.interp(per_worker, (ROOM, CROWD), (EVEN_WITH_ROOM, EVEN_PART)))
-
-
-def rank_weight(length: FloatArray, even: float) -> FloatArray:
-    """Return v of n jobs of these lengths, (n,), 1 in the mean; equal lengths have equal weights.
-
-    theta_i = (i/n)^e - ((i-1)/n)^e with e = 1 / (1 - q), i = 1 the largest length of n, equals alike;
-    v = theta^(1-q), of which the part `even` is its mean. heSRPT shows that theta are the shares of least mean response
-    time for n jobs of known size whose speed is their share to the power q.
-    """
-    count = len(length)
-    if not count:
-        return np.ones(0)
-    _, group, sizes = np.unique(-length, return_inverse=True, return_counts=True)
-    until = np.cumsum(sizes) / count
-    exponent = 1 / (1 - CONCAVITY)
-    theta = np.diff(until**exponent, prepend=0.0) / sizes
-    weight = theta[group] ** (1 - CONCAVITY)
-    mixed: FloatArray = (1 - even) * weight / weight.mean() + even
-    return mixed
 
 
 def claim(length: FloatArray, scale_factor: IntArray, even: float) -> FloatArray:

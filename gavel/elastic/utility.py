@@ -1,0 +1,60 @@
+"""What a configuration is worth to a job: its speed there, less what a restart costs, by the rank of its length.
+
+n jobs, m types, k sizes; `speed` (n, m, k) is in steps per second, 0 where a job cannot have the configuration.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gavel.rank_weights import CONCAVITY, EVEN_PART, rank_weight
+from gavel.types import BoolArray, FloatArray, IntArray
+
+HORIZON_S = 600.0  # over which a restart has to pay
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ElasticJobs:
+    """What is known of n jobs."""
+
+    speed: FloatArray  # (n, m, k)
+    steps_left: FloatArray  # (n,)
+    configuration: IntArray  # (n,) that each has now, -1: none
+    restart_s: FloatArray  # (n,) without a step, at each change
+    weight: FloatArray  # (n,) of its user and priority
+    is_fixed: BoolArray  # (n,) it keeps what it has: it is starting
+
+    @property
+    def flat(self) -> FloatArray:
+        """Return the speeds by job and configuration, (n, m k)."""
+        return self.speed.reshape(len(self.speed), self.speed.shape[1] * self.speed.shape[2])
+
+    @property
+    def slowest(self) -> FloatArray:
+        """Return the speed of each job in its slowest configuration, (n,); 1 for one that can have none."""
+        slowest = np.where(self.flat > 0, self.flat, np.inf).min(axis=1, initial=np.inf)
+        return np.where(np.isfinite(slowest), slowest, 1.0)
+
+
+def utility(jobs: ElasticJobs) -> FloatArray:
+    """Return U, (n, m, k): w_j (s_jc f_jc / s_j,slowest)^q, w by the rank of what is left at the slowest speed.
+
+    f is H / (H + restart) where a configuration is not the job's own, H = min(HORIZON_S, time left there): what it
+    gains must pay for the restart within H. A job that is fixed has its own configuration or nothing.
+    """
+    flat, slowest = jobs.flat, jobs.slowest
+    length_s = jobs.steps_left / slowest
+    left_s = np.divide(jobs.steps_left[:, None], flat, out=np.full(flat.shape, HORIZON_S), where=flat > 0)
+    horizon_s = np.minimum(HORIZON_S, np.maximum(left_s, 1.0))
+    kept = _own(jobs)
+    after_restart = np.where(kept, 1.0, horizon_s / (horizon_s + jobs.restart_s[:, None]))
+    relative = flat * after_restart / slowest[:, None]
+    worth = (jobs.weight * rank_weight(length_s, EVEN_PART))[:, None] * relative**CONCAVITY
+    worth = np.where(jobs.is_fixed[:, None] & ~kept, 0.0, worth)
+    return worth.reshape(jobs.speed.shape)
+
+
+def _own(jobs: ElasticJobs) -> BoolArray:
+    """Where a configuration is the one that the job has, (n, m k)."""
+    own: BoolArray = np.arange(jobs.flat.shape[1]) == jobs.configuration[:, None]
+    return own
