@@ -20,6 +20,7 @@ from gavel_runtime._errors import CannotRunHere
 from gavel_runtime._hub import GangError
 from gavel_runtime._job import Job, job
 from gavel_runtime._loop import Loop
+from gavel_runtime._samples import MicroBatch
 from gavel_runtime._tasks import Task
 
-__all__ = ["CannotRunHere", "GangError", "Job", "Loop", "Task", "job"]
+__all__ = ["CannotRunHere", "GangError", "Job", "Loop", "MicroBatch", "Task", "job"]

@@ -17,6 +17,7 @@ from gavel_runtime._loop import Follower, Loop, StopSignal
 from gavel_runtime._marks import Marks
 from gavel_runtime._reports import merged_metrics
 from gavel_runtime._restore import resumed
+from gavel_runtime._samples import MicroBatch, micro_batches
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
 
@@ -132,6 +133,21 @@ class Job:
             yield from self._loop.steps()
 
         return steps()
+
+    def micro_batches(
+        self, step: int, *, at_most: int | None = None, global_batch: int | None = None
+    ) -> Iterator[MicroBatch]:
+        """Yield the samples that this rank takes in a step, in parts of at most `at_most` (None: all at once).
+
+        A step of an elastic job has the same samples at every size of its gang: add up the gradient of each part's
+        mean loss times `weight` over the parts and then over all ranks, and the sum is the gradient of the mean loss of
+        the global batch. `global_batch` is the number of samples of a step; inside Gavel that of the submitted job goes
+        before it. Raises ValueError when there is none.
+        """
+        batch = self._setting.global_batch or global_batch
+        if not batch or batch < 1 or (at_most is not None and at_most < 1):
+            raise ValueError("micro_batches: say how many samples a step has, and take one at least: global_batch=N")
+        return micro_batches(step, batch, rank=self.rank, world_size=self.world_size, at_most=at_most)
 
     def finish(self) -> None:
         """End the training with the step in progress, before the last one: with a checkpoint, and the job is complete.

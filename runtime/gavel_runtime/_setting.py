@@ -49,6 +49,7 @@ class Setting:
     previous_checkpoint: Path | None = None  # the one before it, if it is kept
     start_step: int = 0
     total_steps: int | None = None
+    global_batch: int | None = None  # samples of a step of an elastic job
     lease_expires_boottime_s: float = math.inf
     gang_key: bytes = b""
     gang_timeout_s: float = GANG_TIMEOUT_S
@@ -81,7 +82,8 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         checkpoint=Path(checkpoint) if checkpoint else None,
         previous_checkpoint=_path(environment.get("GAVEL_PREVIOUS_CHECKPOINT", "")),
         start_step=int(environment["GAVEL_START_STEP"]),
-        total_steps=int(environment["GAVEL_TOTAL_STEPS"]) if environment.get("GAVEL_TOTAL_STEPS") else None,
+        total_steps=_number(environment.get("GAVEL_TOTAL_STEPS", "")),
+        global_batch=_number(environment.get("GAVEL_GLOBAL_BATCH", "")),
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),
@@ -113,6 +115,10 @@ def _inputs(environment: Mapping[str, str]) -> Inputs:
 
 def _path(text: str) -> Path | None:
     return Path(text) if text else None
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text else None
 
 
 def _address(text: str) -> tuple[str, int] | None:
