@@ -7,6 +7,7 @@ from typing import Annotated, Self
 from pydantic import Field, model_validator
 
 from api.schemas.code import CodeOfJob, CodeView
+from api.schemas.elastic import ElasticSubmit, ElasticView
 from api.schemas.fields import (
     AbsolutePath,
     Argument,
@@ -157,7 +158,7 @@ class ProgramSubmit(Request):
         return self
 
 
-class JobSubmit(NeedsSubmit, SessionSubmit, ProgramSubmit):
+class JobSubmit(NeedsSubmit, SessionSubmit, ElasticSubmit, ProgramSubmit):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
 
@@ -295,7 +296,7 @@ class DeadlineView(View):
 REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
-class JobView(NeedsView, SessionView, StartupView):
+class JobView(NeedsView, SessionView, ElasticView, StartupView):
     """A job: everything that was submitted, under the same names, and its progress.
 
     `steps_done` is durable, `steps_reported` provisional.
@@ -332,7 +333,6 @@ class JobView(NeedsView, SessionView, StartupView):
     steps_reported: int
     total_steps: int | None = Field(description="As submitted, else as the program said; null while nobody has.")
     submitted_steps: int | None = Field(description="`total_steps` of the submission; null: it had none.")
-    scale_factor: int
     weight: float
     preemptible: bool
     throughputs: dict[str, float] = Field(description="Steps per second of the gang as stated at the submit, by type.")

@@ -26,6 +26,8 @@ def changed_fixed_fields(body: JobSubmit, spec: JobSpec, catalogue: Collection[s
 def _is_same(name: str, before: Any, after: Any) -> bool:
     if after is None and name in CHOSEN_BY_SERVICE:
         return True
+    if name == "sizes":
+        return bool(sorted(set(after)) == before)
     if isinstance(after, list) and name != "argv":  # what stands twice in it is stored once
         return bool(list(dict.fromkeys(after)) == list(dict.fromkeys(before or [])) and before is not None)
     return bool(before == after)

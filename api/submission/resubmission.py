@@ -13,6 +13,7 @@ from api.submission.code import without_lost_diff
 from api.submission.specs import check_stored, spec_of
 from gavel.errors import InvalidRequest
 from gavel.types import Identity, Job, JobSpec, Scope
+from gavel.types.elastic_kinds import rigid_kind
 from gavel.types.environment import ARRAY_INDEX
 
 
@@ -55,12 +56,14 @@ def owner_of(job: Job, caller: Identity) -> Identity:
 def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
     """Return the fields of the submission that makes this specification; those that the service chose are as chosen."""
     return {
-        "kind": None if spec.kind_from else spec.kind,
+        "kind": None if spec.kind_from else rigid_kind(spec.kind),
         "kind_args": list(spec.kind_args),
         "argv": None if spec.kind in catalogue else list(spec.argv),
         "name": spec.name or None,
         "total_steps": spec.total_steps,
-        "scale_factor": spec.scale_factor,
+        "scale_factor": 1 if spec.is_elastic else spec.scale_factor,
+        "sizes": list(spec.sizes),
+        "global_batch": spec.global_batch or None,
         "tier": spec.tier,
         "weight": spec.weight,
         "deadline_at_s": spec.deadline_at_s,

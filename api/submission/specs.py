@@ -19,6 +19,7 @@ from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
 from api.submission.sessions import check_session, longest_s_of
+from api.submission.sizes import check_sizes, sizes_of, smallest_of
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
 from gavel.mechanism.cluster.feasibility import Feasibility
@@ -26,6 +27,7 @@ from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
 from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.jobs.non_preemptible_limits import Room
 from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
+from gavel.types.elastic_kinds import elastic_kind
 from gavel.types.environment import ARRAY_INDEX, reserved
 from gavel.types.occasions import Occasion
 
@@ -42,10 +44,11 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_image(body)
     _check_hooks(body)
     _check_fit(body, rules.feasibility.workers)
+    check_sizes(body, rules.feasibility.workers)
     _check_deadline(body, rules.now_s)
     check_session(body, rules.tiers[tier], rules.backend)
     spec = JobSpec(
-        kind=kind,
+        kind=elastic_kind(kind, body.global_batch or 0),
         kind_from=kind_from,
         kind_args=tuple(body.kind_args),
         user=caller.user,
@@ -63,7 +66,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         image=body.image or "",
         data=dict(body.data),
         code=CodeVersion(**body.code.model_dump()) if body.code else None,
-        scale_factor=body.scale_factor,
+        scale_factor=smallest_of(body),
+        sizes=sizes_of(body),
+        global_batch=body.global_batch or 0,
         weight=body.weight,
         deadline_at_s=body.deadline_at_s,
         preemptible=body.preemptible and body.mode == "batch",
@@ -123,7 +128,7 @@ def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec
     if not spec.kind_from:
         return member
     kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args, spec.argv)
-    return replace(member, kind=kind, kind_from=kind_from)
+    return replace(member, kind=elastic_kind(kind, spec.global_batch), kind_from=kind_from)
 
 
 def _filled(argument: str, parameters: Mapping[str, str]) -> str:
@@ -214,10 +219,12 @@ def _kind_and_argv(
 
 
 def _check_is_plain(body: JobSubmit) -> None:
-    """Raise a 422 problem if a catalogue kind is to run elsewhere: its measurements would not be comparable."""
+    """Raise a 422 problem if a catalogue kind is to run otherwise: its measurements would not be comparable."""
     for name in ("workdir", "python", "setup", "image", "code", "dump", "restore"):
         if getattr(body, name) is not None:
             raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
+    if body.sizes:
+        raise invalid("sizes", f"the program of kind {body.kind} does not divide its batch; state scale_factor")
 
 
 def _check_env(env: Mapping[str, str]) -> None:

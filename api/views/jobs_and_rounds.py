@@ -156,6 +156,8 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "labels": dict(spec.labels),
         "submitted_steps": spec.total_steps,
         "scale_factor": spec.scale_factor,
+        "sizes": list(spec.sizes),
+        "global_batch": spec.global_batch or None,
         "weight": spec.weight,
         "preemptible": spec.preemptible,
         "mode": "interactive" if spec.is_interactive else "batch",

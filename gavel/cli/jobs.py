@@ -13,7 +13,7 @@ from rich.console import RenderableType
 from gavel.cli import show
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
-from gavel.cli.job_file import SubmitCommand, job_file_of, options_given, placed
+from gavel.cli.job_file import Given, SubmitCommand, job_file_of, options_given, placed
 from gavel.cli.program import argv_of, argv_there, check_repository, check_what_runs, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.reaching import reach
@@ -34,6 +34,7 @@ from gavel.cli.submit_options import (
     Forward,
     GitRef,
     GitUrl,
+    GlobalBatch,
     Idle,
     Image,
     Kind,
@@ -56,6 +57,7 @@ from gavel.cli.submit_options import (
     ScaleFactor,
     Secret,
     Setup,
+    Sizes,
     Snapshot,
     Speed,
     Steps,
@@ -86,6 +88,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
     name: Name = None,
     tier: SubmitTier = None,
     scale_factor: ScaleFactor = 1,
+    sizes: Sizes = "",
+    global_batch: GlobalBatch = None,
     weight: Weight = 1.0,
     deadline: Deadline = None,
     workdir: Workdir = Path(),
@@ -136,14 +140,21 @@ def submit(  # noqa: PLR0913  one option per field of a job
     given, job_file = options_given(context), submit_fields(file, profile)
     program = program_of(program, job_file.fields, steps)
     folder = workdir_of(job_file.workdir(workdir, given))
-    if git_url is not None:
-        check_repository(git_url, program, snapshot, given)
-    argv = argv_of(program, folder, is_here=git_ref is None) if git_url is None else argv_there(program)
+    argv = _argv(program, folder, git_ref, git_url, snapshot, given)
     with connect() as client, placed(job_file):
         wanted = job_file.merged({**stated_by(context.params), "argv": argv}, given)
         check_what_runs(wanted)
         wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
         _submit(client, wanted, array, count, wait or follow, follow, forward, as_json)
+
+
+def _argv(
+    program: list[str], folder: Path, git_ref: str | None, git_url: str | None, snapshot: bool, given: Given
+) -> list[str] | None:
+    if git_url is None:
+        return argv_of(program, folder, is_here=git_ref is None)
+    check_repository(git_url, program, snapshot, given)
+    return argv_there(program)
 
 
 @job_commands.command("submit-batch")

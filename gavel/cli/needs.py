@@ -10,6 +10,13 @@ def worker_needs(cpu_cores: int, memory_bytes: int) -> str:
     return f"{cpu_cores} CPU {'core' if cpu_cores == 1 else 'cores'}{memory}"
 
 
+def worker_rows(each: Job) -> list[tuple[str, str]]:
+    """Return how many workers the gang may have if the job is elastic, and what each needs, with names for people."""
+    sizes = ", ".join(map(str, each["sizes"]))
+    elastic = f"{each['scale_factor']} now, of {sizes}; {each['global_batch']} samples in each step" if sizes else ""
+    return [("size", elastic), ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"]))]
+
+
 def how_long_it_stays(each: Job) -> str:
     """Return whether rounds may stop the job, and how long a session lasts."""
     if each["longest_s"] is None:

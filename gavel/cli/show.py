@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.needs import how_long_it_stays, where_it_runs, worker_needs
+from gavel.cli.needs import how_long_it_stays, where_it_runs, worker_rows
 from gavel.cli.program import checkpoints_text, phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
@@ -168,7 +168,7 @@ def _submitted(each: Job) -> list[tuple[str, str]]:
     return [
         *((name, harmless(text)) for name, text in program_rows(each)),
         ("labels", harmless(", ".join(f"{name}={value}" for name, value in each["labels"].items()))),
-        ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"])),
+        *worker_rows(each),
         ("runs only on", harmless(where_it_runs(each))),
         ("weight, priority", f"{each['weight']:g}, {each['priority']}"),
         ("preemptible", how_long_it_stays(each)),

@@ -16,7 +16,7 @@ from gavel.client import JobSubmit
 
 SAME_NAME = (
     *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
-    *("setup", "dump", "restore", "image", "mode"),
+    *("setup", "dump", "restore", "image", "mode", "global_batch"),
 )
 Repeated = list[str] | None
 NEEDS = "What its workers need"
@@ -111,6 +111,18 @@ SubmitTier = Annotated[
     str | None, typer.Option(help="One of your tiers; default: your first.", autocompletion=completion.tiers)
 ]
 ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at once.", rich_help_panel=NEEDS)]
+Sizes = Annotated[
+    str,
+    typer.Option(
+        metavar="N,N,..",
+        help="Sizes of an elastic job, such as 1,2,4, in place of --scale-factor: the rounds choose.",
+        rich_help_panel=NEEDS,
+    ),
+]
+GlobalBatch = Annotated[
+    int | None,
+    typer.Option(min=1, metavar="N", help="Samples of a step of an elastic job, at every size.", rich_help_panel=NEEDS),
+]
 Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
 Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
@@ -236,12 +248,20 @@ def listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
+def numbers(option: str, text: str) -> list[int]:
+    """Return the whole numbers in a text with commas between them. End the command at any other."""
+    if wrong := [each for each in listed(text) if not each.isdecimal()]:
+        fail(f"{option} {wrong[0]}: write numbers with commas between them, such as 1,2,4")
+    return [int(each) for each in listed(text)]
+
+
 def stated_by(options: Mapping[str, Any]) -> JobSubmit:
     """Return the fields of a job that the options of the command state; without its program."""
     deadline, env_file = options["deadline"], options["env_file"]
     stated: Any = {
         **{name: options[name] for name in SAME_NAME},
         "total_steps": options["steps"],
+        "sizes": numbers("--sizes", options["sizes"]),
         "kind_args": options["kind_args"] or [],
         "longest_s": seconds_if("--longest", options["longest"]),
         "idle_s": seconds_if("--idle", options["idle"]),

@@ -19,6 +19,7 @@ from gavel.estimator.evidence import Evidence, column, errors, on_grid
 from gavel.estimator.hardware import log_peak
 from gavel.estimator.kinds import OWN_KIND, RELATIVES_MAX, Population, completed, family_of, population
 from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray
+from gavel.types.elastic_kinds import divides_its_batch
 
 Rates = Mapping[tuple[str, int, AcceleratorType], Evidence]
 
@@ -117,7 +118,8 @@ def believe(rates: Rates, types: Sequence[AcceleratorType]) -> Beliefs:
     columns = sorted({*types, *(name for _, _, name in rates)})
     sizes = np.array(sorted({size for _, size, _ in rates} or {1}))
     log_rate, variance = _cube(rates, names, columns, sizes)
-    weights = scaling.weigh(log_rate, variance, sizes)
+    is_divided = np.array([divides_its_batch(name) for name in names], dtype=bool)
+    weights = scaling.weigh(log_rate, variance, sizes, is_divided)
     own = np.isfinite(log_rate).sum(axis=1).argmax(axis=1)
     at_own, noise = _at_own_size(log_rate, variance, weights, own, sizes)
     peaks = np.array([log_peak(name) for name in columns])

@@ -7,12 +7,13 @@ all-reduce (Patarasuk and Yuan, JPDC '09):
     rate(s) = rate(1) s^growth / (1 + share 2 (s - 1) / s)
 
 Both are unknown: every pair of values on a grid is a hypothesis. The rates of a kind on any type weigh the hypotheses
-for that kind; the rates of the other kinds are the prior.
+for that kind; the rates of the other kinds are the prior. Kinds of elastic jobs divide their batch, as their names say:
+their growth is near 1, and before anything is known they are taken to scale well, so that they are tried.
 """
 
 import numpy as np
 
-from gavel.types import FloatArray, IntArray
+from gavel.types import BoolArray, FloatArray, IntArray
 
 MODEL_ERROR = 0.1  # of log(rate(s) / rate(1)) per doubling, what two parameters do not explain
 PRIOR_KINDS = 0.2  # weight of "anything goes" against the kinds measured so far
@@ -24,6 +25,12 @@ _growth, _share = (
     )
 )
 HYPOTHESES = len(_growth)
+LEAST_GROWTH, MOST_GROWTH = 0.8, 1.0  # of a gang that divides the samples of a step
+SHARE_OF_DIVIDED = 0.25  # of a worker's step that a pass is taken to need there; the prior falls with it
+SURPRISE = 1e-3  # weight of any other hypothesis there
+_of_divided: FloatArray = SURPRISE + np.where(
+    (_growth > LEAST_GROWTH - 0.01) & (_growth < MOST_GROWTH + 0.01), np.exp(-_share / SHARE_OF_DIVIDED), 0.0
+)
 
 
 def log_speedup(sizes: IntArray) -> FloatArray:
@@ -33,15 +40,18 @@ def log_speedup(sizes: IntArray) -> FloatArray:
     return speedup
 
 
-def weigh(log_rate: FloatArray, variance: FloatArray, sizes: IntArray) -> FloatArray:
-    """Return the weights (K, H) of the hypotheses for K kinds; rates (K, m, S) on m types, NaN where not measured."""
+def weigh(log_rate: FloatArray, variance: FloatArray, sizes: IntArray, is_divided: BoolArray) -> FloatArray:
+    """Return the weights (K, H) of the hypotheses for K kinds; rates (K, m, S) on m types, NaN where not measured.
+
+    `is_divided` (K,): the gangs of the kind divide the samples of a step.
+    """
     is_measured = np.isfinite(log_rate)
     trust = is_measured / (np.where(is_measured, variance, 1.0) + _model_variance(sizes, 1))
     misfit = _misfit(np.where(is_measured, log_rate, 0.0), trust, log_speedup(sizes))
     likelihood = np.exp(-0.5 * (misfit - misfit.min(axis=1, keepdims=True)))
-    measured = likelihood[(is_measured.sum(axis=2) >= 2).any(axis=1)]
+    measured = likelihood[(is_measured.sum(axis=2) >= 2).any(axis=1) & ~is_divided]
     prior = PRIOR_KINDS / HYPOTHESES + (measured / measured.sum(axis=1, keepdims=True)).sum(axis=0)
-    weights = likelihood * prior
+    weights = likelihood * np.where(is_divided[:, None], _of_divided, prior)
     normalised: FloatArray = weights / weights.sum(axis=1, keepdims=True)
     return normalised
 

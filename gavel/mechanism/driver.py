@@ -23,6 +23,7 @@ from gavel.mechanism.jobs import admission_holds, disk_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
 from gavel.mechanism.jobs.index import JobIndex
 from gavel.mechanism.jobs.infeasibility import ruled_out
+from gavel.mechanism.jobs.sizes import sizes_taken
 from gavel.mechanism.observing.accounting import received
 from gavel.mechanism.observing.charging import charges
 from gavel.mechanism.observing.metric_points import metric_points
@@ -222,6 +223,8 @@ class Driver:
         try:
             parent = tick.round_plans[-1] if tick.round_plans else None
             tick.record = self._decider.decide(tick, jobs, starts_at_s, self._estimator)
+            for job in sizes_taken(tick.index.elastic, tick.record.problem):
+                tick.put(job)
             tick.audit.extend(preemptions(parent, tick.record.plan, tick.jobs, tick.now_s))
         except InvariantViolated as violation:
             self._halt(violation)

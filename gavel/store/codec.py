@@ -29,6 +29,7 @@ from gavel.types import (
     RoundPlan,
     RoundRecord,
     StartupTimes,
+    in_size,
 )
 from gavel.types.autopilot import AutopilotDecision, AutopilotSetting
 
@@ -141,11 +142,12 @@ def progress(job: Job) -> str:
 def job(row: Any) -> Job:
     """Return the job in a row of the table `jobs`."""
     with readable(f"job {row.id}"):
+        written = from_json(row.progress)
         return _JOB.validate_python(
-            from_json(row.progress)
+            written
             | {
                 "id": row.id,
-                "spec": _spec(row.spec),
+                "spec": _spec(row.spec, written.get("size")),
                 "state": row.state,
                 "submitted_at_s": row.submitted_at_s,
                 "steps_done": row.steps_done,
@@ -158,9 +160,11 @@ def job(row: Any) -> Job:
 
 
 @lru_cache(maxsize=SPECS_KEPT)
-def _spec(text: str) -> JobSpec:
-    """Return a specification, the very same one for the same text: of a job that runs it is read with each report."""
-    return _SPEC.validate_json(text)
+def _spec(text: str, size: int | None) -> JobSpec:
+    """Return a specification in this size, the very same one for the same: of a job that runs it is read with each
+    report.
+    """
+    return in_size(_SPEC.validate_json(text), size)
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------

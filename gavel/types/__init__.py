@@ -18,7 +18,7 @@ from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeS
 from gavel.types.disk import DiskState
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.infeasible import InfeasibleType
-from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone
+from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone, in_size
 from gavel.types.metrics import MetricPoint
 from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
 from gavel.types.occupancy import (
@@ -126,6 +126,7 @@ __all__ = [
     "Worker",
     "WorkerId",
     "chain_of",
+    "in_size",
     "largest_lag",
     "mean_workers_held",
     "mean_workers_received",

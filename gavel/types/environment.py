@@ -20,6 +20,8 @@ _RESERVED = {
     ),
 }
 ARRAY_INDEX = "GAVEL_ARRAY_INDEX"
+GLOBAL_BATCH = "GAVEL_GLOBAL_BATCH"
+OF_JOB = (ARRAY_INDEX, GLOBAL_BATCH)  # reserved names that a job has from the service before it has a gang
 GANG_TIMEOUT = "GAVEL_GANG_TIMEOUT_S"
 
 

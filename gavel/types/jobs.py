@@ -1,7 +1,7 @@
 """Jobs: what users asked for, and the progress."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType
@@ -54,7 +54,7 @@ class CodeVersion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobSpec:
-    """What a user asked for; only its user changes it (weight, priority, labels), the scheduler never does.
+    """What a user asked for; only its user changes it, but for the size of an elastic job.
 
     `kind` names only what determines speed (model, batch size); `kind_from` says what the service made it of, "": it
     was stated; `kind_args` names arguments that belong to it besides the usual ones. `argv` is never a shell line.
@@ -72,6 +72,8 @@ class JobSpec:
     started, and earlier when nobody has used it for `idle_s` seconds (gavel/mechanism/jobs/interactive.py).
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
+    An elastic job has `sizes` and a `global_batch`: a step is so many samples at every size, and the scheduler sets
+    `scale_factor`, the size in force (see `Job.size`).
     """
 
     kind: str
@@ -84,6 +86,8 @@ class JobSpec:
     kind_args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict)
     scale_factor: int = 1
+    sizes: tuple[int, ...] = ()  # of an elastic job, ascending; (): its gang always has `scale_factor` workers
+    global_batch: int = 0  # samples of a step of an elastic job; 0: the program knows
     weight: float = 1.0
     deadline_at_s: float | None = None
     preemptible: bool = True
@@ -125,6 +129,16 @@ class JobSpec:
         return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes)
 
     @property
+    def is_elastic(self) -> bool:
+        """True for a job whose gang may have one size now and another later."""
+        return bool(self.sizes)
+
+    @property
+    def possible_sizes(self) -> tuple[int, ...]:
+        """Return how many workers a gang of the job may have, ascending."""
+        return self.sizes or (self.scale_factor,)
+
+    @property
     def is_interactive(self) -> bool:
         """True for an interactive session, which has an end and is never preempted before it."""
         return self.longest_s is not None
@@ -133,6 +147,13 @@ class JobSpec:
     def first_step(self) -> int:
         """Return the step that the job begins with: 0, or that of the other job's checkpoint."""
         return int(self.from_checkpoint.rpartition("-")[2] or 0)
+
+
+def in_size(spec: JobSpec, size: int | None) -> JobSpec:
+    """Return the specification with the size in force; the same object for a rigid job, and if nothing changes."""
+    if size is None or not spec.is_elastic or size == spec.scale_factor:
+        return spec
+    return replace(spec, scale_factor=size)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,10 +171,13 @@ class Job:
 
     `steps_done` counts steps up to the last accepted checkpoint or the verified end; `steps_reported` is provisional.
     `generation` is the generation of the newest gang that was launched (0: none yet); generations only grow.
-    `received_s` is wall time held per accelerator type; `isolated_time_s` what the reported steps would have taken on a
-    1/n share of the cluster (Themis' finish-time fairness); `isolated_steps` is the same in steps of an unclipped equal
-    share, so that a better throughput estimate corrects it. `received_s` is accounted up to `accounted_until_s`; of it
-    `shared_s` is the time in which another job was on the same workers.
+    `size` is how many workers the newest gang of an elastic job has, or the next one of a job that waits; None: a rigid
+    job, or one that no round has looked at. `spec.scale_factor` says the same.
+    `received_s` is wall time held per accelerator type (of an elastic job what its worker seconds are at `size`);
+    `isolated_time_s` what the reported steps would have taken on a 1/n share of the cluster (Themis' finish-time
+    fairness); `isolated_steps` is the same in steps of an unclipped equal share, so that a better throughput estimate
+    corrects it. `received_s` is accounted up to `accounted_until_s`; of it `shared_s` is the time in which another job
+    was on the same workers.
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     `trained_s` and `trained_steps` are what the newest gang has reported as training; `training_since_s` is the instant
@@ -176,6 +200,7 @@ class Job:
     steps_done: int = 0
     steps_reported: int = 0
     attempt: int = 0
+    size: int | None = None
     generation: int = 0
     version: int = 1
     checkpoint: str | None = None

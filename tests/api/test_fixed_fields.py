@@ -10,7 +10,7 @@ from api.schemas import JobPatch, JobSubmit
 from api.submission.fixed_fields import changed_fixed_fields
 from api.submission.specs import spec_of
 from gavel.mechanism.cluster.feasibility import Feasibility
-from gavel.types import Identity, Scope, Tier
+from gavel.types import Identity, Scope, Tier, in_size
 from tests.builders import a_cluster
 
 ANN = Identity(user="ann", scope=Scope.USER, tiers=("gold", "silver"))
@@ -28,6 +28,8 @@ OTHER: dict[str, Any] = {
     "name": "other",
     "total_steps": 5,
     "scale_factor": 2,
+    "sizes": [2, 1],
+    "global_batch": 64,
     "tier": "silver",
     "deadline_at_s": 1e9,
     "env": {"SEED": "1"},
@@ -69,6 +71,11 @@ def test_each_field_is_one_of_both_sorts() -> None:
 @pytest.mark.parametrize("name", OTHER)
 def test_a_fixed_field_is_found_by_its_name(name: str) -> None:
     assert changed_fixed_fields(body(**{name: OTHER[name]}), spec_of(body(), ANN, RULES), {}) == [name]
+
+
+def test_an_elastic_job_is_the_same_in_whatever_size_it_runs() -> None:
+    elastic = body(sizes=[4, 2, 1], global_batch=64, kind="ann/net")
+    assert changed_fixed_fields(elastic, in_size(spec_of(elastic, ANN, RULES), 4), {}) == []
 
 
 @pytest.mark.parametrize("name", EDITABLE)

@@ -51,11 +51,15 @@ SAVED = {"dump": "./save", "restore": "./load"}
 SESSION = {"mode": "interactive", "longest_s": 600.0, "idle_s": 90.0}
 
 
+ELASTIC = {"sizes": [1, 2], "global_batch": 4096}
+
+
 # what does not go together with the rest
 OTHERS: dict[str, dict[str, Any]] = {
     "image": IN_IMAGE,
     **dict.fromkeys(SAVED, SAVED),
     **dict.fromkeys(SESSION, SESSION),
+    **dict.fromkeys(ELASTIC, ELASTIC),
 }
 
 
@@ -78,9 +82,7 @@ def test_every_field_of_a_submit_is_in_the_job_s_view(
     asked: tuple[str, httpx.Client, dict[str, Any], str], field: str
 ) -> None:
     job_id, ann, body, _ = asked
-    other = (
-        IN_IMAGE if field == "image" else SAVED if field in SAVED else SESSION if field in SESSION else None
-    )  # what does not go together with the rest
+    other = OTHERS.get(field)
     if other is not None:
         job_id, body = str(ann.post("/v1/jobs", json={"argv": ["./solver"], **other}).json()["id"]), other
     assert field in body, "a new field of the submit: give it a value here"
@@ -101,6 +103,7 @@ def test_the_command_line_shows_every_field(
     job["image"] = str(IN_IMAGE["image"])  # of another job than an interpreter of the node, as are the next two
     job["dump"], job["restore"] = SAVED["dump"], SAVED["restore"]
     job["longest_s"], job["idle_s"] = 600.0, 90.0
+    job["sizes"], job["global_batch"] = [1, 2], 4096
     console.print(show.job(job))
     text = console.export_text()
     shown = {
@@ -122,6 +125,8 @@ def test_the_command_line_shows_every_field(
         "kind_args": "crop",
         "data": "vocabulary=https://there.example/words.txt",
         "scale_factor": "×2",
+        "sizes": "2 now, of 1, 2",
+        "global_batch": "4096 samples in each step",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",
         "memory_bytes": "123.5 MB of memory",

@@ -229,3 +229,20 @@ def test_a_job_is_submitted_again_with_what_options_change(gavel: Run, service: 
     assert dict(service.store.job(new["id"]).spec.env) == {"SEED": "1", "MODE": "x"}
     _, shown, _ = gavel("job", "show", new["id"])
     assert f"submitted again from {old['id']}" in " ".join(shown.split())
+
+
+def test_an_elastic_job_is_submitted_by_a_file_or_by_options(gavel: Run) -> None:
+    write("argv: [python, train.py]\ntotal_steps: 5\nsizes: [1, 2]\nglobal_batch: 64\n")
+    _, of_file, _ = gavel("job", "submit", "--file", "job.yaml", "--json")
+    _, of_options, _ = gavel(
+        "job", "submit", "--sizes", "1,2", "--global-batch", "64", "--steps", "5", "--json", "python", "train.py"
+    )
+    for job in (of_file, of_options):
+        assert (job["sizes"], job["global_batch"], job["scale_factor"]) == ([1, 2], 64, 1)
+    _, again, _ = gavel("job", "submit", "--file", "job.yaml", "--sizes", "1,2,4", "--json")
+    assert again["sizes"] == [1, 2, 4]
+
+
+def test_a_size_that_is_no_number_is_named(gavel: Run) -> None:
+    code, _, errors = gavel("job", "submit", "--sizes", "1,two", "--global-batch", "64", "--steps", "5", "python", "x")
+    assert code == 2 and "--sizes two: write numbers with commas between them" in errors

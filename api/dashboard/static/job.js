@@ -154,7 +154,9 @@ function showFacts(job) {
     Secrets: job.secrets.join(", "),
     Code: job.code === null ? "" : codeOf(job.code),
     "Environment sets": job.env.join(", "),
-    "Scale factor": job.scale_factor,
+    "Scale factor": job.sizes.length
+      ? `${job.scale_factor} now, of ${job.sizes.join(", ")} (elastic; ${count(job.global_batch)} samples in each step)`
+      : job.scale_factor,
     "Each worker needs": `${count(job.cpu_cores)} CPU ${job.cpu_cores === 1 ? "core" : "cores"}${job.memory_bytes ? `, ${bytes(job.memory_bytes)} of memory` : ""}`,
     "Runs only on": [
       job.accelerator_types.join(", "),

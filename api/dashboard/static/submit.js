@@ -15,11 +15,18 @@ const READ = {
   argv: words,
   total_steps: Number,
   scale_factor: Number,
+  sizes: (text) => text.trim().split(/[\s,]+/).map(sizeOf),
+  global_batch: Number,
   priority: Number,
   deadline_at_s: (text) => new Date(text).getTime() / 1000,
   secrets: (text) => text.trim().split(/[\s,]+/),
   labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
 };
+
+function sizeOf(text) {
+  if (!/^[0-9]+$/.test(text)) throw new Error(`"${text}": write numbers, such as 1, 2, 4`);
+  return Number(text);
+}
 
 function pairOf(line) {
   const [name, ...value] = line.split("=");

@@ -85,6 +85,9 @@ class Job(TypedDict):
     checkpoint_bytes: int | None  # The size of its last checkpoint.
     # Seconds from one checkpoint for safety to the next, as its program chose, or was told.
     checkpoint_every_s: float | None
+    scale_factor: int  # Accelerators of its gang; of an elastic job the size in force.
+    sizes: list[int]  # Sizes that the gang of an elastic job may have; empty: a rigid job.
+    global_batch: int | None  # Samples of one step of an elastic job; null: a rigid job.
     mode: Literal["batch", "interactive"]  # interactive: a session for people, with an end.
     longest_s: float | None  # Most seconds that the session lasts; null: a batch job.
     idle_s: float | None  # It ends after so many seconds without use; null: it does not.
@@ -149,7 +152,6 @@ class Job(TypedDict):
     steps_reported: int
     total_steps: int | None  # As submitted, else as the program said; null while nobody has.
     submitted_steps: int | None  # `total_steps` of the submission; null: it had none.
-    scale_factor: int
     weight: float
     preemptible: bool
     throughputs: dict[str, float]  # Steps per second of the gang as stated at the submit, by type.

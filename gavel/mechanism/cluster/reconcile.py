@@ -23,6 +23,7 @@ from gavel.types import (
     Observation,
     RoundPlan,
 )
+from gavel.types.environment import GLOBAL_BATCH
 
 OWNER = "gavel"
 
@@ -140,7 +141,7 @@ def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float
         generation=lease.generation,
         user=job.spec.user,
         argv=argv_of(job.spec),
-        env=job.spec.env,
+        env=env_of(job.spec),
         accelerator_type=lease.accelerator_type,
         worker_ids=lease.worker_ids,
         resource=f"{OWNER}/{resource_name(job.id, lease.generation)}",
@@ -163,6 +164,11 @@ def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float
         time_to_loss_s=time_to_loss_s,
         shares_with=_partner(lease),
     )
+
+
+def env_of(spec: JobSpec) -> Mapping[str, str]:
+    """Return the variables of each rank: the job's, and for an elastic one the samples of a step."""
+    return {**spec.env, GLOBAL_BATCH: str(spec.global_batch)} if spec.is_elastic else spec.env
 
 
 def argv_of(spec: JobSpec) -> tuple[str, ...]:

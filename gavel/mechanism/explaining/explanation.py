@@ -78,7 +78,17 @@ def explain(job: Job, state: State) -> Why:
     fix = explanation.code.fix(job.id)
     marks = () if job.state.is_terminal else tuple(map(_of_mark, marks_of(job, state.infeasible)))
     helps = (*explanation.would_unblock, *((fix,) if fix else ()), *marks)
-    return replace(explanation, received=_received(job, state), would_unblock=helps)
+    message = f"{explanation.message}{_of_sizes(job)}"
+    return replace(explanation, message=message, received=_received(job, state), would_unblock=helps)
+
+
+def _of_sizes(job: Job) -> str:
+    """The size in force of an elastic job, and those that it may have; empty for others, and at the end."""
+    if not job.spec.is_elastic or job.state.is_terminal:
+        return ""
+    is_running, sizes = job.state is JobState.LEASED, ", ".join(map(str, job.spec.sizes))
+    verb = "has" if is_running else "would have"
+    return f" Its gang {verb} {counted(job.spec.scale_factor, 'worker')}, of the sizes {sizes}."
 
 
 def blocked(job: Job, state: State) -> Why | None:

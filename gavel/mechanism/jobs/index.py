@@ -23,6 +23,7 @@ class JobIndex:
         self.leased: dict[JobId, Job] = {}
         self.conditional: dict[JobId, Job] = {}  # paused, cancelled, over, waiting for other jobs, lost lately, stalled
         self.non_preemptible: dict[JobId, Job] = {}
+        self.elastic: dict[JobId, Job] = {}
         self.sizes: Counter[int] = Counter()  # how many jobs have gangs of so many workers
         self.newest_at_s = NEVER_S  # no job was submitted after this
         self._keys: dict[JobId, Key] = {}
@@ -54,6 +55,7 @@ class JobIndex:
         _keep(self.leased, job, job.state is JobState.LEASED)
         _keep(self.conditional, job, is_conditional(job))
         _keep(self.non_preemptible, job, not job.spec.preemptible)
+        _keep(self.elastic, job, job.spec.is_elastic)
         if before is None or before.spec is not job.spec:
             self._place(job, before)
 
@@ -64,6 +66,7 @@ class JobIndex:
             self._ordered = self._taken = None
             self.leased.pop(job_id, None)
             self.conditional.pop(job_id, None)
+            self.elastic.pop(job_id, None)
             self.non_preemptible.pop(job_id, None)
             self.sizes[job.spec.scale_factor] -= 1
             self._unplace(self._keys.pop(job_id))

@@ -7,6 +7,7 @@ from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Launched, Reported
 from gavel.mechanism.jobs.no_progress import LEASES
 from gavel.mechanism.jobs.phases import phases_and_work
+from gavel.mechanism.jobs.sizes import resized
 from gavel.ports import JobEvent
 from gavel.types import (
     AcceleratorType,
@@ -57,7 +58,7 @@ def _after(job: Job, event: Event) -> Job:
         case Launched():
             workers = ", ".join(event.worker_ids)
             return changed(
-                job,
+                resized(job, len(event.worker_ids)),
                 generation=event.generation,
                 attempt=job.attempt + 1,
                 report_sequence=0,

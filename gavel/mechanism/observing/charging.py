@@ -7,10 +7,13 @@ from typing import NamedTuple
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.problem import as_known, rates_of
 from gavel.ports import ThroughputEstimator
-from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s
+from gavel.types import SECONDS_PER_HOUR, AcceleratorType, Cluster, Job, JobId, Usage, month_of, worker_s_of
 from gavel.types.identity_memo import IdentityMemo
 
 _feasibility_of = IdentityMemo[Feasibility](Feasibility, kept=1)
+
+
+ROUNDING = 1e-12  # of all worker seconds of a job: a change of its size leaves so little
 
 
 class _Held(NamedTuple):
@@ -52,12 +55,11 @@ def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
     """Worker seconds by type since `before`."""
     if before is not None and after.received_s is before.received_s:
         return
-    received_s, shared_s = (before.received_s, before.shared_s) if before else ({}, {})
-    for name, until_s in after.received_s.items():
-        held_s = until_s - received_s.get(name, 0.0)
-        if held_s > 0:
-            both_s = after.shared_s.get(name, 0.0) - shared_s.get(name, 0.0)
-            yield _Held(after, name, worker_s(held_s, both_s, after.spec.scale_factor))
+    until = worker_s_of(before) if before else {}
+    for name, seconds in worker_s_of(after).items():
+        held = seconds - until.get(name, 0.0)
+        if held > ROUNDING * seconds:
+            yield _Held(after, name, held)
 
 
 def _relative_speeds(held: Sequence[_Held], cluster: Cluster, estimator: ThroughputEstimator) -> list[float]:

@@ -1,6 +1,6 @@
 """Decides a round: problem, allocation with its fallbacks, plan, checks. It calls nothing but the policy runner."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -20,6 +20,7 @@ from gavel.mechanism.planning.problem import Solved, as_known, problem_from, res
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
 from gavel.mechanism.planning.sharing import pair_rates
+from gavel.mechanism.planning.sizes import SizeInputs, in_their_sizes
 from gavel.mechanism.planning.start_budget import charged
 from gavel.mechanism.planning.starting import starting
 from gavel.mechanism.planning.switch_costs import blended, with_startups
@@ -37,6 +38,7 @@ from gavel.types import (
     JobId,
     PlanInputs,
     PlannedJobs,
+    RoundPlan,
     RoundRecord,
 )
 
@@ -99,18 +101,21 @@ class Decider:
         kept = staying(tick, parent, starts_at_s=starts_at_s, ends_at_s=ends_at_s) if parent else ()
         staying_jobs = {lease.job_id for lease in kept}
         free_jobs = [as_known(job, estimator) for job in jobs if job.id not in staying_jobs]
+        costs, unreported_s = self.switch_cost_s(tick), self._charge_unreported(last, starts_at_s)
+        early = starting(
+            tick, free_jobs, starts_at_s, start_limit_s=self.settings.start_limit_s, unreported_s=unreported_s
+        )
         cluster = nodes.usable(tick.usable, {}, [w for lease in kept for w in lease.worker_ids])
         # 2. how the rest shares it
         held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
         used = used_of_kept(held, (job.spec.needs for job in free_jobs), tick.seen.cluster)
         if (self._layout.cluster, self._layout.used) != (cluster, used):
             self._layout = Layout(cluster, used)
+        free_jobs = self._sized(tick, free_jobs, estimator, parent, early, starts_at_s)
         problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last)
         problem = with_staying(problem, of_tiers(tick, kept))
         allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
         # 3. who goes where
-        costs = self.switch_cost_s(tick)
-        unreported_s = self._charge_unreported(last, starts_at_s)
         inputs = PlanInputs(
             policy=self.settings.policy,
             cluster=cluster,
@@ -127,13 +132,7 @@ class Decider:
             switch_cost_s=costs if self.settings.price_moves else {},
             minimum_run_s=self.settings.minimum_run_s,
             started_at_s=_started_at_s(tick) if self.settings.minimum_run_s > 0 else {},
-            starting=starting(
-                tick,
-                free_jobs,
-                starts_at_s,
-                start_limit_s=self.settings.start_limit_s,
-                unreported_s=unreported_s,
-            ),
+            starting=early,
         )
         lag_before = last.lag_rounds if last else {}
         plan, lag = plan_round(
@@ -152,6 +151,33 @@ class Decider:
             unreported_s=unreported_s,
             inputs=inputs,
         )
+
+    def _sized(
+        self,
+        tick: Tick,
+        jobs: Sequence[Job],
+        estimator: ThroughputEstimator,
+        parent: RoundPlan | None,
+        early: Collection[JobId],
+        starts_at_s: float,
+    ) -> list[Job]:
+        """The jobs of the round in their sizes; those that start, or have not run their minimum yet, keep theirs."""
+        if not tick.index.elastic:
+            return list(jobs)
+        submitted = [tick.jobs[job.id] if job.spec.is_elastic else job for job in jobs]
+        since_s = starts_at_s - self.settings.minimum_run_s
+        young = {job_id for job_id, at_s in _started_at_s(tick).items() if at_s > since_s}
+        inputs = SizeInputs(
+            feasibility=self._layout.feasibility,
+            matrix=estimator.matrix,
+            marks=tick.infeasible,
+            held=_held(tick, parent),
+            staying=young.union(early),
+            restart_s=self.switch_cost_s(tick),
+            round_duration_s=self.settings.round_duration_s,
+            of_own_kind=lambda job: as_known(job, estimator),
+        )
+        return in_their_sizes(submitted, inputs)
 
     def _to_profile(
         self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
@@ -278,6 +304,13 @@ class Decider:
         why = replace(why, instead="equal share")
         shared = self._fallback.allocate(replace(problem, pair_rates=None))
         return replace(shared, is_fallback=True, fallback=why), f"{why.instead}: {failure}"
+
+
+def _held(tick: Tick, parent: RoundPlan | None) -> dict[JobId, tuple[AcceleratorType, int]]:
+    """The accelerator type and the size of the gang that each job has now."""
+    leases = {(lease.job_id, lease.generation): lease for lease in (parent.leases if parent else ())}
+    now = ((job.id, leases.get((job.id, job.generation))) for job in tick.index.leased.values())
+    return {job_id: (lease.accelerator_type, len(lease.worker_ids)) for job_id, lease in now if lease is not None}
 
 
 def _started_at_s(tick: Tick) -> dict[JobId, float]:

@@ -74,12 +74,12 @@ def pairs_share_their_workers(plan: RoundPlan) -> None:
 
 
 def whole_gangs_of_one_type(leases: Iterable[Lease], cluster: Cluster, jobs: Mapping[JobId, Job]) -> None:
-    """I2: a lease has exactly scale-factor existing workers, all of its accelerator type."""
+    """I2: a lease has as many existing workers as a gang of its job may have, all of its accelerator type."""
     type_of = {worker.id: worker.accelerator_type for worker in cluster.workers}
     for lease in leases:
         types = [type_of.get(worker) for worker in dict.fromkeys(lease.worker_ids)]
         job = jobs.get(lease.job_id)
-        if job is None or len(types) != job.spec.scale_factor or set(types) != {lease.accelerator_type}:
+        if job is None or len(types) not in job.spec.possible_sizes or set(types) != {lease.accelerator_type}:
             raise InvariantViolated("whole_gangs_of_one_type", f"job {lease.job_id} got {lease.worker_ids} of {types}")
 
 

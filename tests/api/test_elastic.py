@@ -1,0 +1,85 @@
+"""Elastic jobs over the API: what is accepted and refused of a submit, and what a job shows of its sizes."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from gavel.mechanism.jobs.sizes import resized
+from tests.api.conftest import Service
+from tests.api.test_submit import PROGRAM, refused
+
+ELASTIC = PROGRAM | {"sizes": [4, 1, 2, 2], "global_batch": 64}
+
+
+def submitted(client: httpx.Client, **fields: Any) -> dict[str, Any]:
+    answer = client.post("/v1/jobs", json=ELASTIC | fields)
+    assert answer.status_code == 201, answer.text
+    return dict(answer.json())
+
+
+def test_the_sizes_are_kept_in_order_and_the_job_begins_with_the_smallest(service: Service) -> None:
+    _, ann = service.user()
+    job = submitted(ann)
+    assert (job["sizes"], job["global_batch"], job["scale_factor"]) == ([1, 2, 4], 64, 1)
+    assert job["kind"].endswith("-global-batch-64")
+    rigid = ann.post("/v1/jobs", json=PROGRAM).json()
+    assert (rigid["sizes"], rigid["global_batch"]) == ([], None)
+    assert job["kind"].startswith(rigid["kind"])
+
+
+def test_a_kind_of_its_own_is_another_with_another_batch(service: Service) -> None:
+    name, ann = service.user()
+    kinds = [submitted(ann, kind=f"{name}/net", global_batch=batch)["kind"] for batch in (64, 128)]
+    assert kinds == [f"{name}/net-global-batch-64", f"{name}/net-global-batch-128"]
+
+
+def test_the_size_in_force_is_stored_and_shown(service: Service) -> None:
+    _, ann = service.user()
+    job_id = submitted(ann)["id"]
+    service.change(resized(service.store.job(job_id), 4))
+    assert ann.get(f"/v1/jobs/{job_id}").json()["scale_factor"] == 4
+    assert "of the sizes 1, 2, 4" in ann.get(f"/v1/jobs/{job_id}/explanation").json()["message"]
+    edited = ann.patch(f"/v1/jobs/{job_id}", json={"weight": 2.0}, headers={"If-Match": "*"})
+    assert (edited.json()["scale_factor"], edited.json()["weight"]) == (4, 2.0), edited.text
+    assert service.store.job(job_id).spec.scale_factor == 4
+
+
+def test_one_that_is_submitted_again_has_the_same_sizes(service: Service) -> None:
+    name, ann = service.user()
+    job = submitted(ann, kind=f"{name}/net")
+    service.change(resized(service.store.job(job["id"]), 4))
+    again = ann.post(f"/v1/jobs/{job['id']}/resubmit", json={})
+    assert again.status_code == 201, again.text
+    names = ("sizes", "global_batch", "kind")
+    assert [again.json()[each] for each in names] == [job[each] for each in names]
+    assert again.json()["scale_factor"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "words"),
+    [
+        ({"global_batch": None}, "global_batch", "how many samples a step is"),
+        ({"sizes": []}, "sizes", "which sizes the gang may have"),
+        ({"sizes": [2, 3, 4]}, "global_batch", "among size 3; the nearest that every size divides: 60 and 72"),
+        ({"sizes": [3, 4], "global_batch": 5}, "global_batch", "among sizes 3, 4; the nearest that every"),
+        ({"sizes": [1, 8]}, "sizes", "no type has 8 workers; at most 4 fit"),
+        ({"scale_factor": 2}, "scale_factor", "the rounds choose one of these"),
+        ({"preemptible": False}, "preemptible", "a gang is stopped where its size changes"),
+        ({"mode": "interactive", "total_steps": None}, "sizes", "its size cannot change"),
+        ({"throughputs": {"fast": 2.0}}, "throughputs", "another at each size"),
+        ({"kind": "mlp-b256", "argv": None}, "sizes", "does not divide its batch"),
+        ({"sizes": [0]}, "body.sizes.0", ""),
+    ],
+)
+def test_what_does_not_go_together_is_refused(service: Service, fields: dict[str, Any], field: str, words: str) -> None:
+    _, ann = service.user()
+    body = {name: value for name, value in (ELASTIC | fields).items() if value is not None}
+    refused(ann.post("/v1/jobs", json=body), field, words)
+
+
+def test_the_jobs_of_an_array_are_elastic(service: Service) -> None:
+    _, ann = service.user()
+    answer = ann.post("/v1/jobs/array", json={"job": ELASTIC, "parameters": {"SEED": ["1", "2"]}})
+    assert answer.status_code == 201, answer.text
+    assert [job["sizes"] for job in answer.json()["items"]] == [[1, 2, 4]] * 2

@@ -1,0 +1,113 @@
+"""The sizes that are chosen for a round: a pure function of jobs, cluster and estimates."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.mechanism.planning.sizes import SizeInputs, in_their_sizes
+from gavel.ports import ThroughputMatrix
+from gavel.types import AcceleratorType, InfeasibleType, Job, JobSpec
+from tests.builders import a_cluster, a_job
+
+SIZES = (1, 2, 4, 8)
+
+
+def all_measured(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+    """Speeds that grow with the size by less and less; everything was measured."""
+    rate = np.array([[10.0 * spec.scale_factor**0.8] * len(types) for spec in specs]).reshape(len(specs), len(types))
+    return ThroughputMatrix(
+        steps_per_s=rate, relative_error=np.full_like(rate, 0.05), is_worth_measuring=np.zeros(rate.shape, dtype=bool)
+    )
+
+
+def measured_up_to(largest: int) -> object:
+    """The same, but what is larger was not measured."""
+
+    def matrix(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+        whole = all_measured(specs, types)
+        is_larger = np.array([[spec.scale_factor > largest] * len(types) for spec in specs], dtype=bool)
+        return ThroughputMatrix(
+            steps_per_s=whole.steps_per_s,
+            relative_error=np.where(is_larger, 0.5, 0.05),
+            is_worth_measuring=is_larger,
+        )
+
+    return matrix
+
+
+def chosen(jobs: Sequence[Job], workers: int, **over: object) -> list[int]:
+    inputs = {
+        "feasibility": Feasibility(a_cluster(fast=workers)),
+        "matrix": all_measured,
+        "marks": (),
+        "held": {},
+        "staying": (),
+        "restart_s": {"": 10.0},
+        "round_duration_s": 60.0,
+        "of_own_kind": lambda job: job,
+    }
+    sized = in_their_sizes(jobs, SizeInputs(**{**inputs, **over}))  # type: ignore[arg-type]
+    assert [job.id for job in sized] == [job.id for job in jobs]
+    return [job.spec.scale_factor for job in sized]
+
+
+def elastic(job_id: str, steps: int = 100_000, sizes: tuple[int, ...] = SIZES) -> Job:
+    return a_job(job_id, spec={"sizes": sizes, "global_batch": 64, "total_steps": steps, "scale_factor": sizes[0]})
+
+
+@given(
+    st.lists(st.tuples(st.sets(st.sampled_from(SIZES), max_size=4), st.integers(1, 10**6)), max_size=12),
+    st.integers(1, 24),
+)
+def test_every_job_has_one_of_its_sizes_and_the_gangs_that_run_keep_theirs(
+    jobs: list[tuple[set[int], int]], workers: int
+) -> None:
+    made = [
+        elastic(f"j{index}", steps, tuple(sorted(sizes))) if sizes else a_job(f"j{index}", spec={"scale_factor": 2})
+        for index, (sizes, steps) in enumerate(jobs)
+    ]
+    fits = [job for job in made if job.spec.is_elastic and max(job.spec.sizes) <= workers]
+    held = {job.id: ("fast", max(job.spec.sizes)) for job in fits[:1]}
+    sizes = chosen(made, workers, held=held, staying=set(held))
+    assert all(size in job.spec.possible_sizes for job, size in zip(made, sizes, strict=True))
+    assert all(size == held[job.id][1] for job, size in zip(made, sizes, strict=True) if job.id in held)
+
+
+def test_jobs_share_what_there_is_so_that_all_of_them_run() -> None:
+    sizes = chosen([elastic(f"j{index}") for index in range(4)], 8)
+    assert sum(sizes) <= 8 and min(sizes) >= 1 and max(sizes) <= 4
+    assert chosen([elastic("j")], 8) == [8]
+
+
+def test_a_larger_size_is_given_only_twice_beyond_what_was_measured() -> None:
+    assert [chosen([elastic("j")], 8, matrix=measured_up_to(most)) for most in (0, 1, 2, 4)] == [[1], [2], [4], [8]]
+
+
+def test_a_restart_has_to_pay_within_what_is_left_of_the_job() -> None:
+    held = {"j": ("fast", 1)}
+    assert chosen([elastic("j", 100_000)], 8, held=held) == [8]
+    assert chosen([elastic("j", 50)], 8, held=held) == [1]
+    assert chosen([elastic("j", 100_000)], 8, held=held, restart_s={"mlp": 10_000.0}) == [1]
+
+
+def test_a_size_in_which_the_job_does_not_fit_is_left_out() -> None:
+    mark = InfeasibleType(
+        user="ann", kind="mlp", scale_factor=8, accelerator_type="fast", evidence="e", job_id="x", at_s=0.0
+    )
+    assert chosen([elastic("j")], 8, marks=(mark,)) == [4]
+
+
+def test_a_job_that_is_given_nothing_would_start_in_its_smallest_possible_size() -> None:
+    rigid = [a_job(f"r{index}", spec={"weight": 1000.0}) for index in range(4)]
+    assert chosen([*rigid, elastic("j", sizes=(2, 4))], 4) == [1, 1, 1, 1, 2]
+    assert chosen([elastic("j", sizes=(8,))], 4) == [8]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_without_workers_or_jobs_nothing_is_chosen(workers: int) -> None:
+    assert chosen([], workers) == []
+    assert chosen([elastic("j")], workers) == [1]
