@@ -1,0 +1,239 @@
+"""Rules for the sizes of elastic jobs, compared on published workloads with known speeds (docs/elastic.md).
+
+Rounds of 60 s on 24 t4, 24 rtx2080ti and 16 a100. Each start and each change costs the family's restart. The baseline
+is Sia's rule (SOSP '23), written anew: restart-weighted relative goodput to the power -1/2, at most twice the size at
+once. Gangs are not placed on nodes: a size that is a power of two inside a node is taken to be inside one. Nothing was
+tuned here: power and mix of the rule are those of the service.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.optimize import linprog
+
+from benchmarks.elastic_jobs import RESTART_S as RESTARTS
+from benchmarks.elastic_jobs import SIZES, TYPES, WORKERS, ElasticJob, configurations, is_usual, place_of, workload
+from benchmarks.table import Row, run
+from benchmarks.timing import warm_cpu_s
+from gavel.elastic.decision import choose
+from gavel.elastic.problem import SizeChoice, SizeProblem
+from gavel.elastic.utility import ElasticJobs, utility
+from gavel.types import FloatArray
+
+ROUND_S = 60.0
+UNFAIR = 1.05
+Speeds = Callable[[ElasticJob, float], FloatArray]
+"""Work a second of a job that has done so much, by type and size, (m, k)."""
+
+
+@dataclass
+class Active:
+    """A job that has arrived and not ended."""
+
+    job: ElasticJob
+    done: float = 0.0
+    held: int = -1  # its configuration
+    restart_s: float = 0.0  # left of it
+    restarts: int = 0
+    rivals: list[int] = field(default_factory=list)
+
+
+Rule = Callable[[Sequence[Active], FloatArray, float], FloatArray]
+"""What each configuration is worth to each job, (n, m, k), from the jobs, their speeds (n, m, k), and the instant."""
+
+
+def by_rank(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArray:
+    """Return the worth by the rule of the service."""
+    return utility(
+        ElasticJobs(
+            speed=speed,
+            steps_left=np.array([each.job.family.work - each.done for each in jobs]),
+            configuration=np.array([each.held for each in jobs]),
+            restart_s=np.array([RESTARTS[each.job.family.name] for each in jobs]),
+            weight=np.ones(len(jobs)),
+            is_fixed=np.array([each.restart_s > 0 and each.held >= 0 for each in jobs]),
+        )
+    )
+
+
+def by_sia(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArray:
+    """Return the worth by Sia's rule: 1.1 - (r G)^-0.5, G relative to the slowest configuration."""
+    flat = speed.reshape(len(jobs), -1)
+    slowest = np.where(flat > 0, flat, np.inf).min(axis=1, keepdims=True)
+    held = np.array([each.held for each in jobs])
+    own = np.arange(flat.shape[1]) == held[:, None]
+    restarted = np.array([_kept_part(each, now_s) for each in jobs])[:, None]
+    is_new = np.array([each.held < 0 and each.done == 0 for each in jobs])[:, None]
+    relative = flat / slowest * np.where(own | is_new, 1.0, restarted)
+    worth = np.where(flat > 0, 1.1 - np.maximum(relative, 1e-9) ** -0.5, 0.0)
+    sizes, most = configurations(np.arange(flat.shape[1]))[0], np.maximum(1, 2 * configurations(held)[0])
+    return np.maximum(np.where(sizes <= most[:, None], worth, 0.0), 0.0).reshape(speed.shape)
+
+
+def _kept_part(each: Active, now_s: float) -> float:
+    """Sia's factor of a restart: what is left of the job's age, less its restarts, if there were one more."""
+    age_s, cost_s = now_s - each.job.arrival_s, RESTARTS[each.job.family.name]
+    return max(0.0, age_s - each.restarts * cost_s) / (age_s + cost_s)
+
+
+def by_age(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArray:
+    """Return the worth by relative speed with ageing (max_total_relative_speed), for gangs of one size each."""
+    fastest = speed.max(axis=(1, 2), keepdims=True)
+    patience = np.array([1 + 0.1 * np.log1p((now_s - each.job.arrival_s) / 36_000) for each in jobs])
+    size = np.array([each.job.tuned_workers for each in jobs])
+    worth: FloatArray = speed / fastest * (patience * size)[:, None, None]
+    return worth
+
+
+def any_size(job: ElasticJob, done: float) -> FloatArray:
+    """Return the speeds of an elastic job whose batch follows its size as well."""
+    return job.family.speeds(done) * is_usual()
+
+
+def constant_batch(job: ElasticJob, done: float) -> FloatArray:
+    """Return the speeds of an elastic job with the global batch that its user chose: as in the service."""
+    return job.family.speeds(done, [job.tuned_batch]) * is_usual()
+
+
+def rigid(job: ElasticJob, done: float) -> FloatArray:
+    """Return the speeds of a rigid job, with the workers and the batch that its user chose."""
+    speeds = job.family.speeds(done, [job.tuned_batch])
+    return np.where(np.arange(len(SIZES)) == place_of(job.tuned_workers), speeds, 0.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """What became of the jobs: seconds to completion, rho, restarts; of a decision the mean CPU seconds and gap."""
+
+    jct_s: FloatArray
+    rho: FloatArray
+    restarts: float
+    decision_cpu_s: float
+    gap: float
+
+
+def simulated(jobs: Sequence[ElasticJob], rule: Rule, speeds: Speeds) -> Result:
+    """Return what becomes of the jobs under a rule, round after round until all have ended."""
+    waiting, active, ended = sorted(jobs, key=lambda job: job.arrival_s), list[Active](), list[tuple[float, Active]]()
+    now_s, spent, gaps = 0.0, list[float](), list[float]()
+    while waiting or active:
+        while waiting and waiting[0].arrival_s <= now_s:
+            active.append(Active(waiting.pop(0)))
+        if active:
+            speed = np.array([speeds(each.job, each.done) for each in active])
+            gap, cpu_s = _decide(active, rule, speed, now_s)
+            spent.append(cpu_s)
+            gaps.append(gap)
+            ended += _worked(active, speed, now_s)
+            active = [each for each in active if each.done < each.job.family.work]
+        now_s += ROUND_S
+    return Result(
+        jct_s=np.array([end_s - each.job.arrival_s for end_s, each in ended]),
+        rho=np.array([_rho(each, end_s, speeds) for end_s, each in ended]),
+        restarts=float(np.mean([each.restarts for _, each in ended])),
+        decision_cpu_s=float(np.mean(spent)),
+        gap=float(np.mean(gaps)),
+    )
+
+
+def _decide(active: Sequence[Active], rule: Rule, speed: FloatArray, now_s: float) -> tuple[float, float]:
+    """Give each job its configuration; how far from the best that may be, and the CPU seconds that it took."""
+    began_s = time.process_time()
+    choice = choose(SizeProblem(utility=rule(active, speed, now_s), sizes=SIZES, capacity_workers=WORKERS))
+    cpu_s = time.process_time() - began_s
+    for each, configuration in zip(active, choice.configuration.tolist(), strict=True):
+        if configuration != each.held and configuration >= 0:
+            each.restart_s = RESTARTS[each.job.family.name]
+            each.restarts += each.done > 0 or each.held >= 0
+        each.held = configuration
+        each.rivals.append(len(active))
+    return choice.gap, cpu_s
+
+
+def _worked(active: Sequence[Active], speed: FloatArray, now_s: float) -> Iterator[tuple[float, Active]]:
+    """Let the jobs work for a round; the instants at which some end."""
+    for row, each in enumerate(active):
+        if each.held < 0:
+            continue
+        waits_s, each.restart_s = min(ROUND_S, each.restart_s), max(0.0, each.restart_s - ROUND_S)
+        rate, left = float(speed[row].ravel()[each.held]), each.job.family.work - each.done
+        each.done += rate * (ROUND_S - waits_s)
+        if each.done >= each.job.family.work:
+            yield now_s + waits_s + left / rate, each
+
+
+def _rho(each: Active, end_s: float, speeds: Speeds) -> float:
+    """Finish-time fairness: time to completion over that alone on a 1/n share of each type, n the mean of rivals."""
+    share, work = 1 / float(np.mean(each.rivals)), each.job.family.work
+    alone_s = sum(work / 4 / _isolated(speeds(each.job, part * work), share) for part in (0.125, 0.375, 0.625, 0.875))
+    return (end_s - each.job.arrival_s) / (alone_s + RESTARTS[each.job.family.name])
+
+
+def _isolated(speed: FloatArray, share: float) -> float:
+    """The most work a second with this share of the workers of each type, turns among configurations allowed."""
+    held = np.kron(np.eye(len(TYPES)), SIZES)
+    answer = linprog(-speed.ravel(), A_ub=np.vstack([held, np.ones(speed.size)]), b_ub=np.append(WORKERS * share, 1.0))
+    return -float(answer.fun)
+
+
+RULES: tuple[tuple[str, Rule, Speeds], ...] = (
+    ("Sia's rule, sizes and batch", by_sia, any_size),
+    ("by rank, sizes and batch", by_rank, any_size),
+    ("by rank, sizes at the tuned batch", by_rank, constant_batch),
+    ("tuned rigid jobs, by rank", by_rank, rigid),
+    ("tuned rigid jobs, relative speed with ageing", by_age, rigid),
+)
+PUBLISHED_H = {"philly-1": 0.547, "helios-saturn-1": 0.590, "helios-saturn-rate50-1": 1.92}
+"""Mean time to completion of Sia's rule in its authors' simulator, run with a faster fit, hours."""
+
+
+def rows(quick: bool) -> Iterator[Row]:
+    """Yield the figures; the quick form takes the first third of each workload, which has no published figures."""
+    yield from at_scale(1000, 32, 20, 3 if quick else 9)
+    yield from at_scale(16_384, 256, 100, 3 if quick else 9)
+    for name, published_h in PUBLISHED_H.items():
+        jobs = workload(name)
+        jobs = jobs[: len(jobs) // 3] if quick else jobs
+        baseline_h = np.inf
+        for rule, worth, speeds in RULES:
+            result = simulated(jobs, worth, speeds)
+            mean_h = float(result.jct_s.mean()) / 3600
+            if worth is by_sia:
+                baseline_h = mean_h
+                if not quick:
+                    yield Row(f"{name}, {rule}: off the published mean", 100 * abs(mean_h / published_h - 1), "%", 10)
+            yield from _shown(f"{name}, {rule}", result, mean_h)
+            yield Row(f"{name}, {rule}: below Sia's mean", 100 * (1 - mean_h / baseline_h), "%", is_detail=True)
+
+
+def at_scale(jobs: int, times: int, most_ms: float, repetitions: int) -> Iterator[Row]:
+    """Yield the CPU time of one decision over jobs of these families, on `times` the cluster, and its gap."""
+    rng, kinds = np.random.default_rng(0), workload("philly-1")
+    active = [Active(kinds[index % len(kinds)], restart_s=0.0) for index in range(jobs)]
+    for each in active:
+        each.done = float(rng.uniform(0, 0.95)) * each.job.family.work
+    speed = np.array([any_size(each.job, each.done) for each in active])
+
+    def decided() -> SizeChoice:
+        worth = by_rank(active, speed, 0.0)
+        return choose(SizeProblem(utility=worth, sizes=SIZES, capacity_workers=WORKERS * times))
+
+    name = f"decision, {jobs:,} elastic jobs, {int(WORKERS.sum()) * times:,} workers"
+    yield Row(name, 1e3 * warm_cpu_s(decided, repetitions), "ms", most_ms)
+    yield Row(f"{name}: worth at most below the best", 100 * decided().gap, "%", 0.5)
+
+
+def _shown(name: str, result: Result, mean_h: float) -> Iterator[Row]:
+    yield Row(f"{name}: mean time to completion", mean_h, "h")
+    yield Row(f"{name}: p99", float(np.quantile(result.jct_s, 0.99)) / 3600, "h")
+    yield Row(f"{name}: largest rho", float(result.rho.max()), "")
+    yield Row(f"{name}: jobs with rho over {UNFAIR}", 100 * float((result.rho > UNFAIR).mean()), "%")
+    yield Row(f"{name}: restarts a job", result.restarts, "")
+    yield Row(f"{name}: decision", 1e3 * result.decision_cpu_s, "ms")
+    yield Row(f"{name}: worth at most below the best", 100 * result.gap, "%")
+
+
+if __name__ == "__main__":
+    run("Sizes of elastic jobs", rows)
