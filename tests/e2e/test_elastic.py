@@ -10,8 +10,8 @@ import pytest
 from gavel.client import Client, Job
 from gavel.demo.service import ServiceProcess, wait_until
 
-LIMIT_S = 60
-STEPS, BATCH = 300, 48
+LIMIT_S = 120
+STEPS, BATCH = 800, 48
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "2", "GAVEL_LEASE_GRACE_S": "2"}
 PROGRAM = """
 import json, time
@@ -82,7 +82,7 @@ def test_a_gang_that_grows_trains_as_one_of_a_fixed_size(tmp_path: Path) -> None
         program = [sys.executable, "-u", str(tmp_path / "train.py")]
         job = client.submit(argv=program, total_steps=STEPS, sizes=[2, 1], global_batch=BATCH)
         assert (job["sizes"], job["global_batch"], job["scale_factor"]) == ([1, 2], BATCH, 1)
-        assert wait_until(lambda: client.job(job["id"])["scale_factor"] == 2, 25), client.job(job["id"])["log_tail"]
+        assert wait_until(lambda: client.job(job["id"])["scale_factor"] == 2, 60), client.job(job["id"])
         assert "of the sizes 1, 2" in client.explain(job["id"])["message"]
         done = client.wait(job["id"], timeout_s=LIMIT_S)
         assert (done["state"], done["steps_done"]) == ("COMPLETED", STEPS), (done["message"], done["log_tail"])
