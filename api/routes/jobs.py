@@ -30,6 +30,7 @@ from api.rules import Rules, rules_of
 from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, SessionExtend, ShownState
 from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request, View
 from api.services import Services, ServicesDep
+from api.submission.inference import checked_change
 from api.submission.quotas import any_metered, check_hours
 from api.submission.sessions import check_extension
 from api.submission.specs import body_hash, check_stored, checked_priority, refers_to_stored, spec_of
@@ -286,14 +287,15 @@ def edit(
     services: ServicesDep,
     if_match: JobIfMatch = None,
 ) -> JobView:
-    """Change weight, priority or labels of an unfinished job, from the next round on."""
+    """Change weight, priority or labels of an unfinished job, or replicas or version of a service, from now on."""
     job = visible_job(services, caller, job_id)
     if if_match is None:
         raise problem(428, f"send If-Match: {etag(job)} to change the job as it is now, or If-Match: *")
     if body.priority is not None:
         tiers = {tier.name: tier for tier in services.store.tiers()}
         checked_priority(body.priority, tiers[job.spec.tier], caller)
-    change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels)
+    replicas, program = checked_change(job, body)
+    change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels, replicas=replicas, program=program)
     return _edited(job, change, if_match, response, caller, services)
 
 

@@ -32,6 +32,7 @@ from api.schemas.fields import (
     Weight,
     example,
 )
+from api.schemas.inference import ServicePatch, ServiceShown, ServiceSubmit
 from api.schemas.needs import NeedsSubmit, NeedsView
 from api.schemas.notifications import Occasions
 from api.schemas.sessions import SessionSubmit, SessionView
@@ -158,7 +159,7 @@ class ProgramSubmit(Request):
         return self
 
 
-class JobSubmit(NeedsSubmit, SessionSubmit, ElasticSubmit, ProgramSubmit):
+class JobSubmit(NeedsSubmit, ServiceSubmit, SessionSubmit, ElasticSubmit, ProgramSubmit):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
 
@@ -197,7 +198,7 @@ class JobBatchSubmit(Request):
     jobs: list[JobSubmit] = Field(min_length=1, max_length=ARRAY_JOBS_MAX)
 
 
-class JobPatch(Request):
+class JobPatch(ServicePatch):
     """What to change of an unfinished job; what is left out stays. `labels` replace all labels."""
 
     model_config = example(weight=2.0, priority=1, labels={"project": "vision"})
@@ -296,7 +297,7 @@ class DeadlineView(View):
 REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
-class JobView(NeedsView, SessionView, ElasticView, StartupView):
+class JobView(NeedsView, ServiceShown, SessionView, ElasticView, StartupView):
     """A job: everything that was submitted, under the same names, and its progress.
 
     `steps_done` is durable, `steps_reported` provisional.

@@ -6,7 +6,7 @@ from pydantic import Field
 
 from api.schemas.fields import Request, View, example
 
-JobMode = Literal["batch", "interactive"]
+JobMode = Literal["batch", "interactive", "service"]
 
 
 class SessionSubmit(Request):
@@ -15,7 +15,7 @@ class SessionSubmit(Request):
     mode: JobMode = Field(
         "batch",
         description="interactive: a session for people, such as JupyterLab or a shell. It is never preempted, and ends"
-        " by `longest_s` or `idle_s`, or with its program.",
+        " by `longest_s` or `idle_s`, or with its program. service: an inference service, whose replicas have no end.",
     )
     longest_s: float | None = Field(
         None,
@@ -36,7 +36,7 @@ class SessionSubmit(Request):
 class SessionView(View):
     """What a job shows of its session."""
 
-    mode: JobMode = Field(description="interactive: a session for people, with an end.")
+    mode: JobMode = Field(description="interactive: a session for people, with an end; service: it has replicas.")
     longest_s: float | None = Field(description="Most seconds that the session lasts; null: a batch job.")
     idle_s: float | None = Field(description="It ends after so many seconds without use; null: it does not.")
     session_ends_at_s: float | None = Field(description="When the session ends at the latest; null before its start.")

@@ -4,6 +4,7 @@ from collections.abc import Collection
 from typing import Any
 
 from api.schemas import JobPatch, JobSubmit
+from api.submission.inference import service_of, stated_service
 from api.submission.resubmission import stated
 from gavel.types import JobSpec
 
@@ -15,9 +16,11 @@ def changed_fixed_fields(body: JobSubmit, spec: JobSpec, catalogue: Collection[s
     """Return the fields in which `body` is not the submission of the job, other than those that may be edited."""
     before, after = stated(spec, catalogue), body.model_dump()
     before["code"] = before["code"] and before["code"].model_dump()
+    if body.service is not None:  # with what the service chose
+        after["service"] = stated_service(service_of(body.service))
     if body.argv is not None:  # a kind of the catalogue brings it, and a submission may repeat it
         before["argv"] = list(spec.argv)
-    if spec.is_interactive and body.mode == "interactive":  # which says that it is not preempted
+    if spec.mode == body.mode != "batch":  # which says that it is not preempted
         before["preemptible"] = body.preemptible
     fixed = [name for name in JobSubmit.model_fields if name not in JobPatch.model_fields]
     return [name for name in fixed if not _is_same(name, before[name], after[name])]

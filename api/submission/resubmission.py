@@ -4,12 +4,13 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
-from api.http.errors import invalid
+from api.http.errors import invalid, problem
 from api.rules import Rules
 from api.schemas import JobResubmit, JobSubmit
 from api.schemas.code import CodeOfJob
 from api.services import Services
 from api.submission.code import without_lost_diff
+from api.submission.inference import stated_service
 from api.submission.specs import check_stored, spec_of
 from gavel.errors import InvalidRequest
 from gavel.types import Identity, Job, JobSpec, Scope
@@ -23,6 +24,9 @@ def spec_again(job: Job, changes: JobResubmit, caller: Identity, services: Servi
     It is checked anew, as the cluster, tiers and stored code may have changed since. The jobs that the old one waited
     for, and its array, are left out. Raise a 422 or 503 problem that says what to change.
     """
+    if job.spec.replica is not None:
+        service = job.spec.replica.service
+        raise problem(422, f"job {job.id} is a replica, which its service makes; resubmit {service}, the service")
     body = _body(job.spec, changes, rules)
     body = body.model_copy(update={"code": without_lost_diff(body.code, services)})
     check_stored(body, caller, services)
@@ -80,7 +84,8 @@ def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
         "labels": dict(spec.labels),
         "throughputs": dict(spec.throughput_steps_per_s),
         "preemptible": spec.preemptible,
-        "mode": "interactive" if spec.is_interactive else "batch",
+        "mode": spec.mode,
+        "service": stated_service(spec.service),
         "longest_s": spec.longest_s,
         "idle_s": spec.idle_s,
         "cpu_cores": spec.cpu_cores,

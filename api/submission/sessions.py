@@ -10,7 +10,7 @@ LOCAL = "local"
 
 def longest_s_of(body: JobSubmit, tier: Tier) -> float | None:
     """Return the most seconds that the session lasts; None for a batch job."""
-    if body.mode == "batch":
+    if body.mode != "interactive":
         return None
     return body.longest_s or min(DEFAULT_LONGEST_S, tier.session_limit_s)
 
@@ -18,7 +18,7 @@ def longest_s_of(body: JobSubmit, tier: Tier) -> float | None:
 def check_session(body: JobSubmit, tier: Tier, backend: str) -> None:
     """Raise a 422 problem for a session longer than its tier allows, and for what does not go together."""
     for name in ("longest_s", "idle_s"):
-        if body.mode == "batch" and getattr(body, name) is not None:
+        if body.mode != "interactive" and getattr(body, name) is not None:
             raise invalid(name, "only an interactive session has it; add mode: interactive, or leave it out")
     if body.mode == "interactive" and body.total_steps is not None:
         raise invalid("total_steps", "an interactive session ends by its time; leave it out, or submit a batch job")

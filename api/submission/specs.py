@@ -15,6 +15,7 @@ from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import check_code, check_image
 from api.submission.folders import check_folders, program_files
+from api.submission.inference import check_domains, check_service, service_of
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
@@ -47,6 +48,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     check_sizes(body, rules.feasibility.workers)
     _check_deadline(body, rules.now_s)
     check_session(body, rules.tiers[tier], rules.backend)
+    check_service(body, rules.backend)
     spec = JobSpec(
         kind=elastic_kind(kind, body.global_batch or 0),
         kind_from=kind_from,
@@ -74,6 +76,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         preemptible=body.preemptible and body.mode == "batch",
         longest_s=longest_s_of(body, rules.tiers[tier]),
         idle_s=body.idle_s,
+        service=service_of(body.service),
         cpu_cores=body.cpu_cores,
         memory_bytes=body.memory_bytes,
         accelerator_types=tuple(dict.fromkeys(body.accelerator_types)),
@@ -88,6 +91,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     )
     _check_needs(spec, rules.feasibility)
     _check_stay(spec, rules)
+    check_domains(spec, rules.feasibility)
     return spec
 
 
@@ -280,7 +284,7 @@ def _check_stay(spec: JobSpec, rules: Rules) -> None:
         return
     types = rules.feasibility.types_of(spec)
     if why := Room(rules.tiers, rules.feasibility.workers).why_never(spec, types):
-        or_else = "submit it as a batch job" if spec.is_interactive else "let the job be preempted"
+        or_else = "submit it as a batch job" if spec.mode != "batch" else "let the job be preempted"
         raise invalid("preemptible", f"{why}. Ask for fewer workers, or {or_else}")
 
 

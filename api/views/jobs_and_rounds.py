@@ -24,6 +24,7 @@ from api.schemas import (
 )
 from api.schemas.code import CodeView
 from api.schemas.resources import ResourceView
+from api.views.inference import service_fields
 from gavel.mechanism.explaining.fairness import deficit_s, finish_time_fairness, isolated_share
 from gavel.ports import AuditEntry, JobEvent
 from gavel.types import (
@@ -90,6 +91,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
     end_s = job.finished_at_s
     return JobView(
         **_submitted(job.spec),
+        **service_fields(job),
         id=job.id,
         state=shown_state(job, lease),
         core_state=job.state.value,
@@ -160,7 +162,7 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "global_batch": spec.global_batch or None,
         "weight": spec.weight,
         "preemptible": spec.preemptible,
-        "mode": "interactive" if spec.is_interactive else "batch",
+        "mode": spec.mode,
         "longest_s": spec.longest_s,
         "idle_s": spec.idle_s,
         "cpu_cores": spec.cpu_cores,

@@ -16,6 +16,7 @@ from gavel.backends.gang_records import (
     exit_record,
     gang_record,
     lease_record,
+    ready_port,
     started_boottime_s,
     supervisor_process,
 )
@@ -249,6 +250,16 @@ class LocalGang:
     def supervisor_pid(self) -> int | None:
         """Return the supervisor's pid; None before the supervisor announced itself."""
         return self._process[0] if self._process else None
+
+    def endpoint(self, address: str) -> str:
+        """Return HOST:PORT of a replica that runs and is ready, HOST being `address`; "" for any other gang."""
+        if not self.instruction.serving or self.state is not GangState.RUNNING or self.is_stopping:
+            return ""
+        record = machine.read_object(self.directory / "health.json")
+        with suppress(ValueError):
+            port = None if record is None else ready_port(record)
+            return "" if port is None else f"{address}:{port}"
+        return ""
 
     def _look_for_start(self) -> None:
         if self.started_boottime_s is None:

@@ -86,6 +86,11 @@ def started_boottime_s(record: Mapping[str, Any]) -> float:
     return _past_s(record, "boottime_s")
 
 
+def ready_port(record: Mapping[str, Any]) -> int | None:
+    """Return the port of a replica that is ready, as health.json says; None while it is not."""
+    return _whole(record, "port", 1, 65_535) if record.get("is_ready") is True else None
+
+
 def supervisor_process(record: Mapping[str, Any]) -> tuple[int, int]:
     """Return the pid of the supervisor and when it began, in ticks since boot, as supervisor.json says."""
     return _whole(record, "pid", 2, PID_MAX), _whole(record, "start_time", 0, WHOLE_MAX)

@@ -13,6 +13,7 @@ from gavel.backends.checkpoint_copies import copied_checkpoint
 from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.backends.gang_files import TEMPORARY, give_gang_folder, job_files, make_gang_folder
 from gavel.backends.given_variables import certificates_of, for_drivers, for_installers
+from gavel.backends.health import serving_of
 from gavel.backends.inputs import local_path
 from gavel.backends.meeting import devices_of_gang, place_of_rank
 from gavel.backends.runtime import bare_python
@@ -119,12 +120,7 @@ class Preparation:
     data_cache_bytes: int = 50_000_000_000
     image_command: Sequence[str] = (
         "podman",
-        "--log-level",
-        "error",
-        "--runtime",
-        "runc",
-        "--cgroup-manager",
-        "cgroupfs",
+        *["--log-level", "error", "--runtime", "runc", "--cgroup-manager", "cgroupfs"],
     )
     image_options: Sequence[str] = ("--network", "host")
     isolation: str = "auto"
@@ -228,6 +224,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
         "start_step": gang.start_step,
         "total_steps": gang.total_steps,
         "checkpoint": checkpoint and str(checkpoint),
+        "serving": serving_of(gang.serving),
         "log_path": str(places.log),
         "log_bytes": log_bytes,
         "outputs": str(places.outputs or ""),

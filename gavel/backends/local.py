@@ -21,6 +21,7 @@ from gavel.backends.gang import GangKey, LocalGang
 from gavel.backends.gpu_health import GpuHealth, usable, without_workers
 from gavel.backends.isolation import adopted_gangs, isolated
 from gavel.backends.launch import PREPARATION, Places, Preparation, base_environment, launch_json
+from gavel.backends.meeting import LOOPBACK
 from gavel.backends.requests import gang_request, hold_again
 from gavel.backends.sandbox import missing_sandbox
 from gavel.backends.sharing import CoreSharing
@@ -325,6 +326,7 @@ class LocalBackend(FolderBackend):
             exit=gang.exit if is_ended else None,
             reports=reports,
             waiting_for=self._table.missing(self._request(gang.instruction), now_s) if is_waiting else "",
+            endpoint=gang.endpoint(LOOPBACK),
         )
 
     def _read_reports(self, gang: LocalGang) -> tuple[tuple[Report, ...], bool]:

@@ -41,6 +41,7 @@ from gavel.backends.utilization_sampler import sampler_of
 from gavel.child_processes import adopt_orphans, exit_text
 
 if TYPE_CHECKING:
+    from gavel.backends.health import Health
     from gavel.backends.sandbox import Sandbox
     from gavel.backends.warm_ranks import WarmRanks
 
@@ -76,6 +77,8 @@ class Supervisor:
         self._over_quota = ""
         self._memory = MemoryWatch(0)
         self._over_memory = ""
+        self._health: Health | None = None
+        self._not_live = ""
         self._sampler = sampler_of(self._launch)
         self._ending = ""
         self._kill_at_boottime_s = float("inf")
@@ -121,6 +124,10 @@ class Supervisor:
 
     def _start(self) -> None:
         self._meeting = reserve_meeting_place(self._launch)
+        if self._launch.get("serving"):
+            from gavel.backends.health import health_of
+
+            self._health = health_of(self._launch, self._directory)
         ranks = [self._in_image(str(rank.get("rank", at)), rank) for at, rank in enumerate(self._launch["ranks"])]
         launch = {**self._launch, "ranks": ranks}
         try:
@@ -279,12 +286,21 @@ class Supervisor:
         if not self._ending and (problem := self._memory.problem()):
             self._over_memory, self._ending = problem, "memory"
             self._kill_at_boottime_s = 0.0  # nobody knows how fast it grows
+        if not self._ending and self._health:
+            self._check_health(self._health)
         if self._ending and self._launch.get("image"):
             self._end_programs()
         has_ranks = any(rank.exit_code is None for rank in self._ranks)
         if not has_ranks or boottime_s() >= self._kill_at_boottime_s:
             self._was_killed = self._was_killed or has_ranks
             self._kill_all()
+
+    def _check_health(self, health: "Health") -> None:
+        with contextlib.suppress(OSError):  # the disk is full: the answer is written another time
+            health.look()
+        if health.problem:
+            self._not_live = health.problem
+            self._begin_ending("liveness")
 
     def _begin_ending(self, why: str) -> None:
         self._ending = why
@@ -320,8 +336,8 @@ class Supervisor:
         if not self._ranks:
             return "preempted", 0, self._readiness.too_late
         rank, code = self._failure or (0, 0)
-        if self._over_quota:
-            return "exited", code or 1, self._over_quota
+        if unfit := self._over_quota or self._not_live:
+            return "exited", code or 1, unfit
         if self._over_memory:
             return "exited", code or -signal.SIGKILL, f"rank {rank} was killed: {self._over_memory}"
         if self._failure is None:

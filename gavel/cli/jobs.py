@@ -56,6 +56,7 @@ from gavel.cli.submit_options import (
     Retries,
     ScaleFactor,
     Secret,
+    ServiceNeeds,
     Setup,
     Sizes,
     Snapshot,
@@ -112,6 +113,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     after: After = None,
     preemptible: Preemptible = True,
     mode: Mode = "batch",
+    service: ServiceNeeds = None,
     longest: Longest = None,
     idle: Idle = None,
     cpus: Cpus = 1,
@@ -130,8 +132,6 @@ def submit(  # noqa: PLR0913  one option per field of a job
     """Submit a job. Options of this command stand before the program; all that follows the program is its own.
 
     gavel job submit --steps 5000 --tier gold train.py --lr 0.1
-
-    gavel job submit --kind mlp-b256 --steps 500 --wait
 
     gavel job submit --steps 100 --array RATE=0.1,0.01 ./train --rate {RATE}
 
@@ -262,17 +262,33 @@ def resume(job_ids: JobIds, as_json: Json = False) -> None:
 @job_commands.command("set")
 def edit(
     job_id: JobId,
+    program: Annotated[
+        Repeated,
+        typer.Argument(metavar="[-- PROGRAM [ARGUMENT..]]", help="Of a service: its new program."),
+    ] = None,
     weight: Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")] = None,
     priority: Priority = None,
     label: Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Replaces all labels; repeatable.")] = None,
+    replicas: Annotated[int | None, typer.Option(min=0, metavar="N", help="How many replicas a service has.")] = None,
     as_json: Json = False,
 ) -> None:
     """Change an unfinished job, from the next round on."""
-    if weight is None and priority is None and label is None:
-        fail("say what to change: --weight, --priority or --label")
+    changed = program or None
+    if all(each is None for each in (weight, priority, label, replicas, changed)):
+        fail("say what to change: --weight, --priority, --label, --replicas, or a service's new PROGRAM")
     labels = None if label is None else pairs("--label", label)
     with connect() as client:
-        _show(client.edit(job_id, weight=weight, priority=priority, labels=labels), as_json)
+        _show(
+            client.edit(
+                job_id,
+                weight=weight,
+                priority=priority,
+                labels=labels,
+                replicas=replicas,
+                new_version={"argv": changed} if changed else None,
+            ),
+            as_json,
+        )
 
 
 @job_commands.command()

@@ -19,6 +19,9 @@ def worker_rows(each: Job) -> list[tuple[str, str]]:
 
 def how_long_it_stays(each: Job) -> str:
     """Return whether rounds may stop the job, and how long a session lasts."""
+    if (service := each["service"]) is not None:
+        have = f"{service['ready']} of {service['replicas']} replicas are ready"
+        return f"no: a service, version {service['version']}, of which {have}"
     if each["longest_s"] is None:
         return "yes" if each["preemptible"] else "no"
     idle = "" if each["idle_s"] is None else f", or {each['idle_s']:g} s after its last use"

@@ -1,9 +1,11 @@
 """The options of `gavel job submit`, and how their texts are read."""
 
+import json
 import os
 import re
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -139,7 +141,19 @@ Preemptible = Annotated[
     bool, typer.Option(help="Whether rounds may stop it and start it again later, from its last checkpoint.")
 ]
 Mode = Annotated[
-    str, typer.Option(metavar="MODE", help="batch, or interactive: a session that is never preempted and has an end.")
+    str,
+    typer.Option(
+        metavar="MODE",
+        help="batch; interactive: a session that is never preempted and has an end; service: replicas without end.",
+    ),
+]
+ServiceNeeds = Annotated[
+    str | None,
+    typer.Option(
+        "--service",
+        metavar="FIELD=VALUE,..",
+        help="What an inference service needs: port=0 by default, readiness=/ready, replicas=2 and more, with commas.",
+    ),
 ]
 Longest = Annotated[
     str | None, typer.Option(metavar="TIME", help="The most that a session lasts, such as 2h; default: 4h at most.")
@@ -236,6 +250,25 @@ def inputs(given: Repeated) -> dict[str, str]:
     }
 
 
+def service_needs(text: str | None) -> dict[str, Any] | None:
+    """Return what `--service` states, such as `readiness=/ready,replicas=2`; a check is a path, or `tcp`.
+
+    The service checks the names. End the command at a text without `=`.
+    """
+    if text is None:
+        return None
+    stated = {name: _part_of_service(name, value) for name, value in pairs("--service", listed(text)).items()}
+    return {"port": 0, **stated}
+
+
+def _part_of_service(name: str, value: str) -> Any:
+    if name in ("readiness", "liveness"):
+        return {"path": "" if value == "tcp" else value}
+    with suppress(ValueError):  # a number or a truth value; other texts, such as rack, are as they are
+        return json.loads(value)
+    return value
+
+
 def occasions_of(text: str | None) -> Any:
     """Return what `--notify` lists, such as `end,failure`; `none` is an empty list. The service checks the names."""
     if text is None:
@@ -263,6 +296,7 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "total_steps": options["steps"],
         "sizes": numbers("--sizes", options["sizes"]),
         "kind_args": options["kind_args"] or [],
+        "service": service_needs(options["service"]),
         "longest_s": seconds_if("--longest", options["longest"]),
         "idle_s": seconds_if("--idle", options["idle"]),
         "deadline_at_s": None if deadline is None else time.time() + deadline,

@@ -9,6 +9,7 @@ from typing import Literal, NotRequired, TypedDict
 __all__ = [
     "AutopilotPut",
     "CancelBatch",
+    "CheckOfService",
     "CodeFetch",
     "CodeFile",
     "CodeOfJob",
@@ -27,12 +28,14 @@ __all__ = [
     "ResourceItem",
     "ResourcePut",
     "SecretPut",
+    "ServiceOfJob",
     "SessionExtend",
     "TierPreview",
     "TierPut",
     "TokenCreate",
     "UserLinkPut",
     "UserPut",
+    "VersionOfService",
     "WhatIf",
 ]
 
@@ -46,6 +49,34 @@ class CodeOfJob(TypedDict):
     git_url: NotRequired[str]  # The git repository that the service fetched them from; empty: they were sent.
     git_ref: NotRequired[str]  # The branch, tag or commit there, as it was asked for.
     diff: NotRequired[str]  # How they differ, stored with POST /v1/code-diffs; empty: nobody says it.
+
+
+class CheckOfService(TypedDict):
+    """How it is found out whether a replica answers."""
+
+    path: NotRequired[str]  # A GET of this path, to be answered below 400; empty: a TCP connection.
+    interval_s: NotRequired[float]  # Seconds from one check to the next.
+    timeout_s: NotRequired[float]  # Seconds in which it has to be answered.
+    failures: NotRequired[int]  # So many bad answers in a row mean that it fails.
+
+
+class ServiceOfJob(TypedDict):
+    """The part of a submission that says what an inference service needs."""
+
+    # Port that a replica listens on; 0: a free one, in GAVEL_REPLICA_PORT and put for {GAVEL_REPLICA_PORT} in argv.
+    port: int
+    readiness: CheckOfService  # A replica that passes it is an endpoint.
+    liveness: NotRequired[CheckOfService | None]  # One that fails it is replaced. Default: only when its program ends.
+    replicas: NotRequired[int]  # How many replicas it has now.
+    replicas_min: NotRequired[int | None]  # The fewest. Default: as many as now.
+    replicas_max: NotRequired[int | None]  # The most. Default: as many as now.
+    min_available: NotRequired[int | None]  # Ready through every planned act. Default: one less than now, at least 1.
+    # `node`, or a label of nodes such as rack: the replicas are apart there. Default: anywhere.
+    spread_by: NotRequired[str | None]
+    spread_hard: NotRequired[bool]  # A replica waits rather than join another one there.
+    surge: NotRequired[int]  # Replicas more than `replicas`, while some are replaced.
+    drain_s: NotRequired[float]  # Seconds that a replica which leaves has for its requests.
+    rollout_s: NotRequired[float]  # Seconds until a new version is given up.
 
 
 class JobSubmit(TypedDict):
@@ -104,14 +135,16 @@ class JobSubmit(TypedDict):
     # Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.
     global_batch: NotRequired[int | None]
     # interactive: a session for people, such as JupyterLab or a shell. It is never preempted, and ends by `longest_s`
-    # or `idle_s`, or with its program.
-    mode: NotRequired[Literal["batch", "interactive"]]
+    # or `idle_s`, or with its program. service: an inference service, whose replicas have no end.
+    mode: NotRequired[Literal["batch", "interactive", "service"]]
     # Most seconds that an interactive session lasts, from the start of its program. Default: 4 hours, or the most that
     # its tier allows if that is less.
     longest_s: NotRequired[float | None]
     # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not end
     # so.
     idle_s: NotRequired[float | None]
+    # What an inference service needs besides its program; with `mode` service.
+    service: NotRequired[ServiceOfJob | None]
     cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
     memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
     # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
@@ -120,9 +153,19 @@ class JobSubmit(TypedDict):
     node_labels: NotRequired[Mapping[str, str]]  # Labels that each node of the gang must have.
 
 
+class VersionOfService(TypedDict):
+    """What a new version of a service's program has; what is left out stays. `env` replaces all variables."""
+
+    argv: NotRequired[Sequence[str] | None]
+    env: NotRequired[Mapping[str, str] | None]
+    image: NotRequired[str | None]
+
+
 class JobPatch(TypedDict):
     """What to change of an unfinished job; what is left out stays. `labels` replace all labels."""
 
+    replicas: NotRequired[int | None]  # Of a service, from its replicas_min to its replicas_max.
+    new_version: NotRequired[VersionOfService | None]  # Of a service: what its replicas run from now on.
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
     labels: NotRequired[Mapping[str, str] | None]

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Unpack
 from uuid import uuid4
 
-from gavel.client.answers import AuditEntry, Cancelled, Event, Job, JobBatch, Purged
-from gavel.client.bodies import JobResubmit, JobSubmit
+from gavel.client.answers import AuditEntry, Cancelled, Endpoint, Event, Job, JobBatch, Purged, TargetGroup
+from gavel.client.bodies import JobResubmit, JobSubmit, VersionOfService
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.events import LOG_LIMIT_BYTES, log_chunk
 from gavel.client.script import Item, Items, Listing, Method, Pause, Script, call, get, paged, part
@@ -117,13 +117,34 @@ class JobCalls:
         weight: float | None = None,
         priority: int | None = None,
         labels: Mapping[str, str] | None = None,
+        replicas: int | None = None,
+        new_version: VersionOfService | None = None,
         version: int | None = None,
     ) -> Script[Job]:
-        """Change the given fields; `labels` replace all labels. With `version`: 412 if the job was changed since."""
-        change = {"weight": weight, "priority": priority, "labels": None if labels is None else dict(labels)}
+        """Change the given fields; `labels` replace all labels. With `version`: 412 if the job was changed since.
+
+        `replicas` and `new_version`, its program, are of a service.
+        """
+        change: dict[str, Any] = {
+            "weight": weight,
+            "priority": priority,
+            "labels": None if labels is None else dict(labels),
+        }
+        change |= {"replicas": replicas, "new_version": new_version}
         body = {name: value for name, value in change.items() if value is not None}
         headers = {"If-Match": "*" if version is None else f'W/"{version}"'}
         return call("PATCH", _path(job_id), json=body, headers=headers)
+
+    @Method
+    def endpoints(self, job_id: str) -> Script[list[Endpoint]]:
+        """Return where the replicas of a service that are ready are reached."""
+        answer: dict[str, list[Endpoint]] = yield from get(_path(job_id, "/endpoints"))
+        return answer["items"]
+
+    @Method
+    def scrape_targets(self, job_id: str) -> Script[list[TargetGroup]]:
+        """Return the same as `endpoints` in the form of Prometheus' HTTP service discovery."""
+        return get(_path(job_id, "/endpoints/prometheus"))
 
     @Method
     def extend_session(self, job_id: str, *, by_s: float, version: int | None = None) -> Script[Job]:

@@ -24,7 +24,7 @@ from gavel.mechanism.jobs.events import Launched
 from gavel.mechanism.jobs.index import JobIndex
 from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.jobs.sizes import sizes_taken
-from gavel.mechanism.observing.accounting import received
+from gavel.mechanism.observing.accounting import count_kept, received
 from gavel.mechanism.observing.charging import charges
 from gavel.mechanism.observing.metric_points import metric_points
 from gavel.mechanism.observing.observation import apply_observation, colocated, learned
@@ -34,6 +34,7 @@ from gavel.mechanism.planning.backfill import backfill, gap_of
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.mechanism.planning.decision import Decider
 from gavel.mechanism.planning.non_preemptible import limit
+from gavel.mechanism.services import spread, tend_services
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
     Changes,
@@ -86,7 +87,7 @@ class Driver:
         self._tokens_of = tokens_of
         self._disk = disk
         self._last_use = last_use
-        self._session_end_s = timing.NEVER_S  # when the next one may be over
+        self._due_at_s = timing.NEVER_S  # when a session may be over, or something of a service is due
         self._store = store
         self._backend = backend
         self._runner = runner
@@ -120,6 +121,7 @@ class Driver:
             tick.disk = self._disk()
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
+            self._due_at_s = min(self._due_at_s, tend_services(tick))
             self._decider.follow(tick)
             tick.instructions.extend(resources.instructions(tick.resources, tick.seen))
             tick.instructions.extend(disk_holds.saves(tick.seen.gangs, tick.disk))
@@ -186,7 +188,7 @@ class Driver:
             start_limit_s=self._settings.start_limit_s,
             colocated=colocated(tick.seen.gangs),
         )
-        self._session_end_s = look_at_sessions(tick, self._last_use)
+        self._due_at_s = look_at_sessions(tick, self._last_use)
         self._decider.learn_costs(tick)
         tick.resources = resources.look(tick.snapshot.resources, tick.seen, tick.jobs)
 
@@ -202,6 +204,7 @@ class Driver:
         tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
         tick.wanting = ruled_out(tick.index.serving(tick.held, tick.now_s), tick.infeasible)
         limit(tick, self._layout)
+        spread(tick, self._layout)
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
@@ -217,7 +220,7 @@ class Driver:
         starts_at_s = timing.next_start_s(tick, jobs, self._settings, self._decision_times.slowest_s)
         if starts_at_s is None or self.halted:
             return
-        if not self._runner.warm() and not self._anything_runs(tick):
+        if not self._runner.warm() and not tick.index.leased:
             return  # nothing idles that a moment later would not serve better
         began_s = self._clock.now_s()
         try:
@@ -265,9 +268,6 @@ class Driver:
         self.halted = str(violation)
         log.error("planning.halted", invariant=violation.name, detail=str(violation))
 
-    def _anything_runs(self, tick: Tick) -> bool:
-        return bool(tick.index.leased)
-
     def _explain(self, tick: Tick) -> None:
         """Set the reasons of waiting jobs after a round was decided or a job has changed; those of held ones always."""
         reasons = dict(tick.held)
@@ -284,7 +284,7 @@ class Driver:
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
 
     def _reconcile(self, tick: Tick) -> Actions:
-        self._count_kept(tick)
+        count_kept(tick)
         grace_s = self._settings.lease_grace_s
         decision = reconcile(
             tick.round_plans,
@@ -307,19 +307,14 @@ class Driver:
                 tick.put(received(job, lease.accelerator_type, rounds=rounds[_gang(lease)]), line)
         return decision
 
-    def _count_kept(self, tick: Tick) -> None:
-        """Count the round that was just decided for gangs that stay; a new gang's is counted when it is launched."""
-        for lease in tick.record.plan.leases if tick.record else ():
-            job = tick.jobs.get(lease.job_id)
-            if job is not None and job.state is JobState.LEASED and job.generation == lease.generation:
-                tick.put(received(job, lease.accelerator_type, rounds=1))
-
     def _commit(self, tick: Tick) -> None:
         cluster = tick.seen.cluster if tick.seen.cluster != self._stored_cluster else None
         is_milestone = bool(tick.record or tick.events)  # estimates change with every report: often enough to keep
         kept_nodes = tuple(tick.nodes.values()) if tick.nodes != tick.snapshot.nodes else None
         changes = Changes(
             jobs=tuple(tick.changed.values()),
+            made=tuple(tick.made),
+            made_at_s=tick.now_s,
             events=tuple(tick.events),
             round=tick.record,
             cluster=cluster,
@@ -384,10 +379,10 @@ class Driver:
         if any(each.state is OperationState.PENDING for each in tick.operations):
             return tick.now_s  # what was told to the backend may be there already
         if self.halted:
-            return self._session_end_s
+            return self._due_at_s
         slowest_s = self._decision_times.slowest_s
         planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
-        return min(planning_s, timing.next_pause_end_s(tick, self._settings), self._session_end_s)
+        return min(planning_s, timing.next_pause_end_s(tick, self._settings), self._due_at_s)
 
 
 def _is_explained(job: Job, reason: Reason, message: str) -> bool:

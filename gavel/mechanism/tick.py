@@ -14,6 +14,7 @@ from gavel.types import (
     InfeasibleType,
     Job,
     JobId,
+    JobSpec,
     NodeStatus,
     Observation,
     Operation,
@@ -61,6 +62,7 @@ class Tick:
     resources: tuple[ApplicationResource, ...] = ()
     changed: dict[JobId, Job] = field(default_factory=dict)
     events: list[JobEvent] = field(default_factory=list)
+    made: list[JobSpec] = field(default_factory=list)  # jobs that the scheduler adds: replicas of services
     operations: list[Operation] = field(default_factory=list)
     audit: list[AuditEntry] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)

@@ -50,6 +50,7 @@ class LaunchGang:
     setup: str = ""  # shell line that makes the job's environment, once for each content and node; "": none
     cpu_cores: int = 0  # that each rank may use; 0: any
     memory_bytes: int = 0  # of the node that each rank may use; 0: any
+    serving: str = ""  # port and checks of a replica of a service, as backends/health.py reads them; "": it is none
     tier: str = ""  # of the job
     time_to_loss_s: float = 0.0  # mean time until a gang of its size is lost; 0: nobody knows
     shares_with: JobId | None = None  # the job of a packed pair whose gang takes the other half of each worker

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from gavel.types import Job, JobId, JobState
 
@@ -30,6 +31,8 @@ class JobEdit:
     priority: int | None = None
     labels: Mapping[str, str] | None = None
     longest_s: float | None = None  # of an interactive session
+    replicas: int | None = None  # of a service
+    program: Mapping[str, Any] | None = None  # fields of a new version of a service's specification
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -108,6 +108,7 @@ class Changes:
     """What one scheduler commit writes, all or nothing.
 
     `jobs` replace the scheduler's fields of the stored rows: never the spec, nor a cancellation that the API recorded.
+    `made` are new jobs, to which the store gives their ids, submitted at `made_at_s`.
     `operations` are commands with what became of them so far; `amended` replaces the plan of a stored round; `nodes`
     replace all that is kept of nodes. `policy` is in force from the next round on. `usage` is added to what the
     tiers used before. `predictions` of jobs that have one already are left out; `startup_times` and
@@ -115,6 +116,8 @@ class Changes:
     """
 
     jobs: tuple[Job, ...] = ()
+    made: tuple[JobSpec, ...] = ()
+    made_at_s: float = 0.0
     events: tuple[JobEvent, ...] = ()
     round: RoundRecord | None = None
     cluster: Cluster | None = None
@@ -133,7 +136,7 @@ class Changes:
     metric_points: tuple[MetricPoint, ...] = ()  # grouped by job, in the order of their reports
 
     def __bool__(self) -> bool:
-        lists = self.jobs or self.events or self.operations or self.audit or self.throughputs or self.usage
+        lists = self.jobs or self.made or self.events or self.operations or self.audit or self.throughputs or self.usage
         documents = (self.nodes, self.resources, self.policy, self.autopilot, self.startup_times, self.infeasible)
         replaced = any(each is not None for each in documents)
         return bool(lists or self.round or self.cluster or self.amended or replaced)

@@ -31,6 +31,7 @@ from gavel.store.schema import (
     TokenRow,
     UserRow,
 )
+from gavel.store.submission import Books, add_made
 from gavel.store.tokens import delete_job_tokens
 from gavel.store.user_requests import add_events
 from gavel.store.writer import Transaction
@@ -77,8 +78,11 @@ def add_token(tx: Transaction, token_hash: str, holder: Identity, by: str, now_s
 class Commit:
     """One commit of the scheduler, encoded before it is queued, so that the writer's thread need not encode it."""
 
-    def __init__(self, expected_version: int, changes: Changes, *, keep_rounds: int, keep_events_s: float) -> None:
+    def __init__(
+        self, expected_version: int, changes: Changes, books: Books, *, keep_rounds: int, keep_events_s: float
+    ) -> None:
         self._expected_version = expected_version
+        self._books = books
         self._changes = changes
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
@@ -108,6 +112,7 @@ class Commit:
         self._count_version(tx)
         self._check_jobs(tx)
         self._update_jobs(tx)
+        add_made(tx, self._books, self._changes.made, self._changes.made_at_s)
         delete_job_tokens(tx, [job.id for job in self._changes.jobs if job.state.is_terminal])
         add_events(tx, self._changes.events)
         self._metrics.write(tx)

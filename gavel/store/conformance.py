@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused, NotFound, StaleVersion
+from gavel.errors import Conflict, InvalidRequest, InvariantViolated, KeyReused, LimitReached, NotFound, StaleVersion
 from gavel.ports import Changes, JobEvent, ThroughputEstimate, ThroughputSource
 from gavel.store import (
     conformance_api,
@@ -166,6 +166,26 @@ def a_commit_on_a_stale_view_changes_nothing(store: SimulationStore) -> None:
         store.commit(view.version, Changes(jobs=(replace(job, generation=2),), events=(event,), round=round_record(1)))
     assert store.job(job.id).generation == 1 and len(store.events(job.id)) == 1 and store.rounds() == ()
     assert store.snapshot().version == view.version + 1
+
+
+def jobs_that_a_commit_makes_are_submitted_with_it(store: SimulationStore) -> None:
+    """Each is a job like any other, whatever the limits on submissions; a refused commit makes none."""
+    _put_tier(store, Tier(name="small", max_jobs=1))
+    first, view = _submit(store, tier="small"), store.snapshot()
+    made = (spec(tier="small", name="one"), spec(tier="small", name="two", total_steps=None))
+    store.commit(view.version, Changes(made=made, made_at_s=5.0))
+    jobs = sorted((job for job in store.snapshot().jobs.values() if job.id != first.id), key=lambda job: job.id)
+    assert [(job.spec, job.state, job.submitted_at_s) for job in jobs] == [
+        (each, JobState.QUEUED, 5.0) for each in made
+    ]
+    assert all(job.id > first.id and job == store.job(job.id) for job in jobs)
+    assert [(event.kind, event.at_s) for job in jobs for event in store.events(job.id)] == [("job.submitted", 5.0)] * 2
+    with refused(StaleVersion):
+        store.commit(view.version, Changes(made=made, made_at_s=6.0))
+    assert len(store.snapshot().jobs) == 3
+    _commit(store, replace(jobs[0], state=JobState.COMPLETED))
+    with refused(LimitReached):
+        _submit(store, tier="small")
 
 
 def submits_do_not_make_a_view_stale(store: SimulationStore) -> None:
@@ -332,6 +352,7 @@ SIMULATION_CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
     events_are_read_in_parts,
     a_commit_replaces_the_schedulers_fields_only,
     a_commit_on_a_stale_view_changes_nothing,
+    jobs_that_a_commit_makes_are_submitted_with_it,
     submits_do_not_make_a_view_stale,
     progress_never_goes_back,
     ended_jobs_leave_the_snapshot,

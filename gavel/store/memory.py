@@ -126,6 +126,7 @@ class MemoryStore(JobsInMemory):
         self._version += 1
         for job in jobs.values():
             self._put_job(job)
+        self._add_made(changes.made, changes.made_at_s)
         for event in changes.events:
             self._add_event(event)
         self._put_operations(changes.operations)

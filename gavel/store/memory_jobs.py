@@ -1,7 +1,7 @@
 """The part of the store in memory that holds jobs, their events, and the audit log."""
 
 from collections import Counter, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +45,11 @@ class JobsInMemory:
         else:
             self._active[job.id] = job
         self._snapshot = None
+
+    def _add_made(self, specs: Sequence[JobSpec], now_s: float) -> None:
+        for job in new_jobs(specs, self._ids, now_s, waits_for=(), is_array=False):
+            self._put_job(job)
+            self._add_event(JobEvent(job_id=job.id, at_s=now_s, kind="job.submitted"))
 
     def _add_event(self, event: JobEvent) -> None:
         self._sequence += 1

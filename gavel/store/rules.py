@@ -28,6 +28,7 @@ from gavel.types import (
     Reason,
     RoundPlan,
     Scope,
+    ServiceSpec,
     Tier,
     User,
 )
@@ -195,9 +196,31 @@ def edited(
     wanted["longest_s"] = edit.longest_s
     if edit.longest_s is not None and job.over:
         raise Conflict(f"session {job.id} is ending and cannot be extended: {job.over}")
+    wanted["service"] = service = _service_after(job, edit)
     old = {name: getattr(job.spec, name) for name in wanted}
     after = {name: value for name, value in wanted.items() if value is not None and value != old[name]}
-    return replace(job.spec, **after), {name: old[name] for name in after}, after
+    spec = replace(job.spec, **after, **((edit.program or {}) if service else {}))
+    before = {name: old[name] for name in after}
+    return spec, *_shown(before, after)
+
+
+def _service_after(job: Job, edit: JobEdit) -> ServiceSpec | None:
+    """Return the service after the change, a new program as a new version; None for another job."""
+    service = job.spec.service
+    if service is None:
+        return None
+    replicas = service.replicas if edit.replicas is None else edit.replicas
+    version = service.version + (edit.program is not None)
+    return replace(service, replicas=replicas, version=version)
+
+
+def _shown(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return what changed for people: of a service its replicas and version, never its variables."""
+    old, new = before.pop("service", None), after.pop("service", None)
+    for name in ("replicas", "version") if old and new else ():
+        if getattr(old, name) != getattr(new, name):
+            before[name], after[name] = getattr(old, name), getattr(new, name)
+    return before, after
 
 
 def check_alive(job: Job, become: str) -> None:

@@ -156,7 +156,11 @@ class SqlStore:
         process leads the scheduler.
         """
         commit = commands.Commit(
-            expected_version, changes, keep_rounds=self._keep_rounds, keep_events_s=self._keep_events_s
+            expected_version,
+            changes,
+            self._books,
+            keep_rounds=self._keep_rounds,
+            keep_events_s=self._keep_events_s,
         )
 
         def apply(tx: Transaction) -> int:

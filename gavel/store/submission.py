@@ -198,6 +198,17 @@ class _Kept:
         return self.jobs()
 
 
+def add_made(tx: Transaction, books: Books, specs: Sequence[JobSpec], now_s: float) -> None:
+    """Store jobs that the scheduler makes: they have a place whatever the limits on submissions say."""
+    if not specs:
+        return
+    jobs = new_jobs(specs, books.ids, now_s, waits_for=(), is_array=False)
+    tx.connection.execute(_INSERT_JOBS, [_row(job, tx.change) for job in jobs])
+    add_labels(tx, jobs)
+    add_events(tx, [JobEvent(job_id=job.id, at_s=now_s, kind="job.submitted") for job in jobs])
+    books.unfinished.add(specs)
+
+
 def submitted(connection: Connection, user: str, key: str, body_hash: str) -> Sequence[Job]:
     """Return the jobs that a user's key made before; raise KeyReused if the request had another body."""
     stored = _keys_of(connection, user, [key])

@@ -58,6 +58,7 @@ from gavel.types.rounds import (
     RoundRecord,
     largest_lag,
 )
+from gavel.types.services import Check, ReplicaSpec, ServiceSpec, ServiceStatus, Serving
 from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
@@ -74,6 +75,7 @@ __all__ = [
     "BearerToken",
     "BoolArray",
     "Certificate",
+    "Check",
     "Cluster",
     "CodeVersion",
     "Combination",
@@ -110,11 +112,15 @@ __all__ = [
     "Planner",
     "Prediction",
     "Reason",
+    "ReplicaSpec",
     "Report",
     "ReportKind",
     "RoundPlan",
     "RoundRecord",
     "Scope",
+    "ServiceSpec",
+    "ServiceStatus",
+    "Serving",
     "StartupTimes",
     "StoredSecret",
     "Term",

@@ -107,7 +107,10 @@ class GangExit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GangSeen:
-    """One gang as the backend observes it. `reports` are all those since the last observation."""
+    """One gang as the backend observes it. `reports` are all those since the last observation.
+
+    `endpoint` is the HOST:PORT of a replica of a service whose readiness check passes; "": it does not, or is none.
+    """
 
     job_id: JobId
     generation: int
@@ -119,6 +122,7 @@ class GangSeen:
     exit: GangExit | None = None
     reports: tuple[Report, ...] = ()
     waiting_for: str = ""
+    endpoint: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,6 +8,7 @@ from gavel.types.cluster import AcceleratorType
 from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
+from gavel.types.services import ReplicaSpec, ServiceSpec, ServiceStatus
 
 JobId = str
 TOTAL_STEPS_MAX = 10**12  # of a job
@@ -70,6 +71,8 @@ class JobSpec:
     a URL to fetch.
     A job with `longest_s` is an interactive session: never preempted, it ends so many seconds after its program first
     started, and earlier when nobody has used it for `idle_s` seconds (gavel/mechanism/jobs/interactive.py).
+    A job with `service` is an inference service: it has no gang; its replicas are jobs, each with `replica`, that the
+    scheduler makes and ends (gavel/mechanism/services).
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
     An elastic job has `sizes` and a `global_batch`: a step is so many samples at every size, and the scheduler sets
@@ -93,6 +96,8 @@ class JobSpec:
     preemptible: bool = True
     longest_s: float | None = None  # of an interactive session; None: a batch job
     idle_s: float | None = None
+    service: ServiceSpec | None = None
+    replica: ReplicaSpec | None = None
     cpu_cores: int = 1
     memory_bytes: int = 0
     accelerator_types: tuple[str, ...] = ()
@@ -122,11 +127,12 @@ class JobSpec:
     def needs(self) -> Needs:
         """Return what each rank needs of the place where it runs."""
         others = self.memory_bytes or self.accelerator_memory_bytes or self.accelerator_types or self.node_labels
-        if self.cpu_cores <= 1 and not others:
+        nodes = self.replica.nodes if self.replica else ()
+        if self.cpu_cores <= 1 and not others and not nodes:
             return NO_NEEDS
         labels = tuple(sorted(self.node_labels.items())) if self.node_labels else ()
         cores = max(1, self.cpu_cores)
-        return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes)
+        return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes, nodes)
 
     @property
     def is_elastic(self) -> bool:
@@ -142,6 +148,11 @@ class JobSpec:
     def is_interactive(self) -> bool:
         """True for an interactive session, which has an end and is never preempted before it."""
         return self.longest_s is not None
+
+    @property
+    def mode(self) -> str:
+        """Return batch, interactive or service; a replica is batch."""
+        return "service" if self.service else "interactive" if self.is_interactive else "batch"
 
     @property
     def first_step(self) -> int:
@@ -190,7 +201,10 @@ class Job:
     report. `work` is 0 for a program that reports no units of work.
     `program_steps` is how many steps the program said it has, where its user did not; `last_step` the step at which it
     ended its training before the last of them, None: it did not.
-    `over` says why an interactive session is being ended; empty: it is not.
+    `over` says why an interactive session, or a replica, is being ended; empty: it is not.
+    `endpoint` is the HOST:PORT of a replica that is ready, `was_ready` that it once was, and `leaving_at_s` when its
+    service stopped sending requests there. `serving` and `stable_spec` are of a service: how far it is, and its
+    specification at the version `stable`.
     """
 
     id: JobId
@@ -223,6 +237,11 @@ class Job:
     longest_without_checkpoint_s: float = 0.0
     no_progress: str = ""
     over: str = ""
+    endpoint: str = ""
+    was_ready: bool = False
+    leaving_at_s: float | None = None
+    serving: ServiceStatus | None = None
+    stable_spec: JobSpec | None = None
     program_steps: int | None = None
     last_step: int | None = None
     phases_s: Mapping[str, float] = field(default_factory=dict)

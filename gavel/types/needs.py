@@ -15,8 +15,9 @@ class Needs:
     """What a rank needs; the defaults need nothing but a worker.
 
     `accelerator_types` are names: those allowed, and with a leading `!` those ruled out. `node_labels` are pairs of key
-    and value, sorted; a node must have all of them. Where the cluster does not say how much it has of something, cores
-    and memory of nodes count as enough, and memory of accelerators as none.
+    and value, sorted; a node must have all of them. `nodes` are the names of those allowed; (): any. Where the cluster
+    does not say how much it has of something, cores and memory of nodes count as enough, and memory of accelerators as
+    none.
     """
 
     accelerator_types: tuple[AcceleratorType, ...] = ()
@@ -24,6 +25,7 @@ class Needs:
     node_labels: tuple[tuple[str, str], ...] = ()
     cpu_cores: int = 1
     memory_bytes: int = 0
+    nodes: tuple[str, ...] = ()
 
     def allows_type(self, name: AcceleratorType) -> bool:
         """Return True if the job may run on accelerators of this type."""
@@ -40,7 +42,13 @@ class Needs:
         """Return True if the node has the labels, and cores and memory for one rank."""
         has_labels = all(node.labels.get(key) == value for key, value in self.node_labels)
         has_cores = not node.cpu_cores or self.cpu_cores <= max(1, node.cpu_cores)
-        return has_labels and has_cores and (not node.memory_bytes or self.memory_bytes <= node.memory_bytes)
+        is_allowed = not self.nodes or node.name in self.nodes
+        return (
+            is_allowed
+            and has_labels
+            and has_cores
+            and (not node.memory_bytes or self.memory_bytes <= node.memory_bytes)
+        )
 
     def colocated_with(self, other: "Needs") -> Self:
         """Return what two ranks on one worker need together; no type is left if one allows none of the other's."""
@@ -63,6 +71,7 @@ def needs_of(
     node_labels: tuple[tuple[str, str], ...],
     cpu_cores: int,
     memory_bytes: int,
+    nodes: tuple[str, ...] = (),
 ) -> Needs:
     """Return the needs with these fields, the very same ones for the same fields: many jobs need the same."""
     return Needs(
@@ -71,6 +80,7 @@ def needs_of(
         node_labels=node_labels,
         cpu_cores=cpu_cores,
         memory_bytes=memory_bytes,
+        nodes=nodes,
     )
 
 

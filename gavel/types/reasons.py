@@ -25,6 +25,8 @@ class Reason(StrEnum):
     LOW_DISK = "LowDisk"
     DISK_BUDGET_EXCEEDED = "DiskBudgetExceeded"
     NON_PREEMPTIBLE_LIMIT = "NonPreemptibleLimit"
+    SERVING = "Serving"
+    SPREAD = "Spread"
     TOO_MANY_JOBS = "TooManyJobs"
     NO_MATCHING_TYPE = "NoMatchingType"
     MISCONFIGURED = "Misconfigured"
@@ -118,6 +120,11 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.NON_PREEMPTIBLE_LIMIT: Explained(
         "Jobs that may not be preempted hold as many workers as the tier allows them, or as caps and guarantees leave.",
         "Wait until one of them ends, or submit the job without `--no-preemptible`; an operator may raise the limit.",
+    ),
+    Reason.SERVING: Explained("The job is a service: its replicas run, not the job itself."),
+    Reason.SPREAD: Explained(
+        "The replica may not be where another replica of its service is, and no other node can have it now.",
+        "Wait until a node is free, add nodes, or submit the service without `spread_hard`.",
     ),
     Reason.TOO_MANY_JOBS: Explained(
         "The user or the tier has as many unfinished jobs as it may have.",

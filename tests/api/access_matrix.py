@@ -10,6 +10,8 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "GET /v1/jobs/{job}": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/events": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/logs": (404, 200, 200, 404, 200),
+    "GET /v1/jobs/{job}/endpoints": (404, 409, 409, 404, 409),
+    "GET /v1/jobs/{job}/endpoints/prometheus": (404, 409, 409, 404, 409),
     "GET /v1/jobs/{job}/metrics": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/utilization": (404, 200, 200, 404, 200),
     "GET /v1/jobs/{job}/diff": (404, 404, 404, 404, 404),

@@ -45,6 +45,7 @@ OTHER: dict[str, Any] = {
     "throughputs": {"fast": 2.0},
     "preemptible": False,
     "mode": "interactive",
+    "service": {"port": 0, "readiness": {"path": "/ready"}},
     "longest_s": 600.0,
     "idle_s": 600.0,
     "max_retries": 1,
@@ -57,6 +58,7 @@ OTHER: dict[str, Any] = {
     "accelerator_memory_bytes": 5,
     "node_labels": {"disk": "nvme"},
 }
+OF_SERVICE = ("replicas", "new_version")  # of a patch: what may change of its `service`
 EDITABLE: dict[str, Any] = {"weight": 2.0, "priority": -1, "labels": {"a": "b"}}
 
 
@@ -65,7 +67,7 @@ def body(**over: Any) -> JobSubmit:
 
 
 def test_each_field_is_one_of_both_sorts() -> None:
-    assert {*OTHER, *EDITABLE} == set(JobSubmit.model_fields) and set(EDITABLE) == set(JobPatch.model_fields)
+    assert {*OTHER, *EDITABLE} == set(JobSubmit.model_fields) and {*EDITABLE, *OF_SERVICE} == set(JobPatch.model_fields)
 
 
 @pytest.mark.parametrize("name", OTHER)

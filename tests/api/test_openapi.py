@@ -141,6 +141,8 @@ def schema(service: Service) -> Any:
 def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
     """Path parameters of things that exist. The job has ended, so that following its log ends; another lives."""
     living = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    serving = {"argv": ["x"], "mode": "service", "service": {"port": 0, "readiness": {}}}
+    service_id = caller.post("/v1/jobs", json=serving).json()["id"]
     code = {"digest": caller.post("/v1/code-versions", json={"files": []}).json()["digest"]}
     job_id = caller.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1, "code": code}).json()["id"]
     caller.put("/v1/users/gold", json={"tiers": ["gold"]})
@@ -166,6 +168,7 @@ def identifiers(service: Service, caller: httpx.Client) -> dict[str, str | int]:
         "name": "gold",
         "operation_id": command.id,
         "living": living,
+        "service_id": service_id,
         "token_id": token_id,
         "checkpoint": "1-1",
         "digest": caller.post("/v1/code-versions", json={"files": []}).json()["digest"],
@@ -233,6 +236,8 @@ def test_what_the_description_allows_is_answered_as_described(
     identifiers = identifiers | {"git_url": git_url}
     if f"{method}-{path}" in LIVING:
         identifiers = identifiers | {"job_id": identifiers["living"]}
+    if "/endpoints" in path:
+        identifiers = identifiers | {"job_id": identifiers["service_id"]}
     answered = check(schema[path][method], GenerationMode.POSITIVE, caller, **identifiers)
     assert set(answered) & {200, 201, 202, 304, 412, 428}, answered
 

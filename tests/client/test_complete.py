@@ -35,6 +35,8 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "purge_job": ("purge", "job purge"),
     "resubmit_job": ("resubmit", "job resubmit"),
     "get_log": ("read_logs", "job logs"),
+    "list_endpoints": ("endpoints", "job endpoints"),
+    "list_scrape_targets": ("scrape_targets", "job endpoints"),
     "list_events": ("events", "job events"),
     "get_metrics": ("job_metrics", "job metrics"),
     "get_utilization": ("job_utilization", "job utilization"),

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from gavel.backends.code_store import CodeStore
 from gavel.ports import Changes
-from gavel.types import CodeVersion, JobState
+from gavel.types import Check, CodeVersion, JobState, ServiceSpec, Serving
 from tests.builders import a_cluster, a_spec
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import KINDS, TYPES, tell
@@ -281,6 +281,17 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
         *("0 of 4", "Scale factor2", first.id, "Deadline", "ann, gold", "123 kB of memory"),
         *("/home/ann/project", "/home/ann/.venv/bin/python", f"{'d' * 12} of commit {'c' * 12} with changes"),
     ):
+        expect(facts).to_contain_text(text)
+
+
+def test_the_job_page_shows_a_service_with_its_replicas(dashboard: Dashboard, tab: Tab) -> None:
+    serving = Serving(port=0, readiness=Check(path="/ready"))
+    service = ServiceSpec(replicas=2, replicas_min=1, replicas_max=4, min_available=1, serving=serving)
+    spec = a_spec(total_steps=None, preemptible=False, service=service)
+    job = dashboard.store.submit(spec, key=None, body_hash="", now_s=time.time()).job
+    tab.page.goto(f"/jobs/{job.id}")
+    facts = tab.page.locator("#facts")
+    for text in ("0 of 2 ready (1 to 4)", f"gavel job endpoints {job.id}"):
         expect(facts).to_contain_text(text)
 
 

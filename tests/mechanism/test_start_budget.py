@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.mechanism.planning.start_budget import REFILL, charged, cluster_s
-from gavel.types import JobState
+from gavel.types import Check, JobState, ServiceSpec, Serving
 from tests.builders import a_cluster, a_job
 from tests.mechanism.world import GRACE_S, RATES, World, a_cluster_of_nodes
 
@@ -48,6 +48,17 @@ def test_others_get_their_share_beside_a_user_whose_programs_never_report(worker
 
 def test_a_user_alone_is_charged_nothing() -> None:
     world = a_world(1)
+    for _ in range(2):
+        world.submit(10**6, user="mallory", argv=("virtual", "stuck"), **STATED)
+    world.run_until_s(300.0)
+    assert all(record.unreported_s == {} for record in world.store.snapshot().round_records)
+
+
+def test_a_service_of_another_user_waits_for_no_worker_itself() -> None:
+    world = a_world(1)
+    serving = Serving(port=0, readiness=Check())
+    service = ServiceSpec(replicas=0, replicas_min=0, replicas_max=1, min_available=0, serving=serving)
+    world.submit(None, user="ann", preemptible=False, service=service)
     for _ in range(2):
         world.submit(10**6, user="mallory", argv=("virtual", "stuck"), **STATED)
     world.run_until_s(300.0)

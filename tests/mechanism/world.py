@@ -91,7 +91,7 @@ class World:
             **parts,
         )
 
-    def submit(self, total_steps: int = 100, **spec: Any) -> str:
+    def submit(self, total_steps: int | None = 100, **spec: Any) -> str:
         fields = {"tier": "default", "total_steps": total_steps, "argv": program("mlp")} | spec
         job = self.store.submit(a_spec(**fields), key=None, body_hash="", now_s=self.clock.now_s()).job
         return job.id

@@ -108,6 +108,22 @@ byId("diff").addEventListener("toggle", async () => {
   if (answer !== undefined) say("diff-text", answer ? harmless(answer.text) : "The differences are no longer stored.");
 });
 
+/** What a service has besides: its replicas and versions, and the commands about them; of a replica whose it is. */
+function serviceOf(job) {
+  if (job.replica_of !== null) {
+    const where = job.endpoint || "not ready";
+    return { "Replica of": job.replica_of, "Version": job.replica_version, "Endpoint": job.finished_at_s === null ? where : "" };
+  }
+  const service = job.service;
+  if (service === null) return {};
+  const refused = service.refused_version ? `, version ${service.refused_version} was given up` : "";
+  return {
+    "Replicas": `${service.ready} of ${service.replicas} ready (${service.replicas_min} to ${service.replicas_max})`,
+    "Version": `${service.version}${refused}`,
+    "Endpoints by": `gavel job endpoints ${job.id}`,
+  };
+}
+
 /** What a job that is an interactive session has besides: when it ends, and the command that reaches it. */
 function sessionOf(job) {
   if (job.mode !== "interactive") return {};
@@ -166,6 +182,7 @@ function showFacts(job) {
     "Weight, priority": `${job.weight}, ${job.priority}`,
     Preemptible: job.preemptible ? "yes" : "no",
     ...sessionOf(job),
+    ...serviceOf(job),
     Retries: `${job.failures} of ${job.max_retries}`,
     "Claimed steps/s": pairs(job.throughputs, ([type, rate]) => `${type} ${quantity(rate)}`),
     Deadline: job.deadline_at_s === null ? "" : new Date(job.deadline_at_s * 1000).toLocaleString(),

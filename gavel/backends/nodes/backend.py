@@ -359,6 +359,7 @@ class NodesBackend(FolderBackend):
             exit=gang.exit if is_ended else None,
             reports=self._handed(gang.key, gang.reports, fresh, has_ended=is_ended),
             waiting_for=self._waiting_for(gang, now_s) if gang.state is GangState.WAITING else "",
+            endpoint=gang.endpoint,
         )
 
     def _waiting_for(self, gang: NodesGang, now_s: float) -> str:

@@ -8,8 +8,10 @@ from gavel.backends.checkpoint_retention import CHECKPOINT, older_ones
 from gavel.backends.durable import write_durable
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_files import job_files
+from gavel.backends.launch import Places
 from gavel.backends.machine import read_object
-from gavel.backends.nodes.transfers import RemoteCheckpoints, Transfers
+from gavel.backends.nodes.protocol import ShardLaunch
+from gavel.backends.nodes.transfers import RemoteCheckpoints, Transfers, is_url
 
 WANTED = "previous.wanted"
 FAILED = "previous.failed"
@@ -57,3 +59,13 @@ class CheckpointFetch:
         write_durable(self._gang / PREVIOUS, json.dumps({"name": before[-1] if before else ""}).encode())
         if not (self._checkpoints / self._accepted).is_dir():
             remote.fetch(self._key[0], self._checkpoints / self._accepted)
+
+
+def fetch_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> CheckpointFetch | None:
+    """Return how the gang's checkpoint comes to this node; None if it is there, or the gang begins without one."""
+    accepted, url = launch.instruction.checkpoint, launch.checkpoints
+    if accepted is None or not is_url(url):
+        return None
+    return CheckpointFetch(
+        launch.key, accepted, url=url, checkpoints=places.checkpoints, gang=places.gang, transfers=transfers
+    )

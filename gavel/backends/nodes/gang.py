@@ -48,6 +48,7 @@ class Part:
     is_silent: bool = False  # it was given up, since its node does not report
     exit: GangExit | None = None
     is_ready: bool = False
+    endpoint: str = ""
     has_more: bool = False
     reports_after: int = 0
     log_offset: int = 0
@@ -76,7 +77,7 @@ class Part:
             self.live_boottime_s = machine.boottime_s()
             self._learn_lease(seen.lease_node_boottime_s, offset_s)
         self.state, self.exit, self.has_more = seen.state, seen.exit, seen.has_more
-        self.is_ready = seen.is_ready
+        self.is_ready, self.endpoint = seen.is_ready, seen.endpoint
         if self.started_boottime_s is None and seen.started_node_boottime_s is not None:
             self.started_boottime_s = seen.started_node_boottime_s - offset_s
         if self.ended_boottime_s is None and seen.ended_node_boottime_s is not None:
@@ -138,6 +139,11 @@ class NodesGang:
         starts = [part.started_boottime_s for part in self.parts.values()]
         started = [at_s for at_s in starts if at_s is not None]
         return max(started) if starts and len(started) == len(starts) else None
+
+    @property
+    def endpoint(self) -> str:
+        """Return HOST:PORT of the replica of a service that is ready; rank 0's node says it; "" if none is."""
+        return next((part.endpoint for part in self.parts.values() if part.endpoint), "")
 
     @property
     def is_doubtful(self) -> bool:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from gavel.backends.gang import GangKey
+from gavel.backends.health import REPLICA_ADDRESS
 from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.meeting import meeting_place
 from gavel.backends.nodes.fleet import Fleet, NodeView
@@ -95,6 +96,8 @@ def parts_of(
         return None  # its next answer brings more reserved ports
     address = (own_address(head.node.node_id) or head.node.address) if len(views) > 1 else "127.0.0.1"
     environment = {**settings.environment, **_meeting_place(address, ports, len(worker_ids))}
+    if gang.instruction.serving:
+        environment[REPLICA_ADDRESS] = own_address(head.node.node_id) or head.node.address
     parts = {}
     for view in views:
         ranks = tuple(rank for rank, node in enumerate(node_of_rank) if node == view.node.name)

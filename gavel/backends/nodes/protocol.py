@@ -15,7 +15,7 @@ from gavel.backends.nodes.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
 
-PROTOCOL = 9
+PROTOCOL = 10
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 EPOCH_BITS = 48  # bits of the milliseconds below the generation
@@ -133,6 +133,7 @@ class ShardSeen:
     ended_node_boottime_s: float | None = None
     exit: GangExit | None = None
     is_ready: bool = False  # all that its ranks need is on the node
+    endpoint: str = ""  # HOST:PORT of a replica of a service that is ready
     reports: tuple[Report, ...] = ()
     log: bytes = b""
     log_offset: int = 0  # bytes of output taken so far

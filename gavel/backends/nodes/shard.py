@@ -12,10 +12,11 @@ from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, spawn
 from gavel.backends.gang_files import job_files
+from gavel.backends.health import REPLICA_ADDRESS
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
-from gavel.backends.meeting import place_of_rank
-from gavel.backends.nodes.checkpoint_fetch import CheckpointFetch
+from gavel.backends.meeting import LOOPBACK, place_of_rank
+from gavel.backends.nodes.checkpoint_fetch import fetch_of
 from gavel.backends.nodes.code_fetch import CodeFetches, CodeRefused
 from gavel.backends.nodes.devices import environment_of
 from gavel.backends.nodes.output_sync import OutputSync
@@ -63,7 +64,7 @@ class Shard:
         self._lost_outputs = ""
         self._places = places
         self._outputs = _sync_of(launch, places, transfers)
-        self._fetch = _fetch_of(launch, places, transfers)
+        self._fetch = fetch_of(launch, places, transfers)
         self._log = places.gang / "output.log"
         self._tasks = machine.Lines(str(job_files(places.gang) / "tasks.jsonl"))
         self._kept: list[Report] = []
@@ -74,13 +75,9 @@ class Shard:
         cls, launch: ShardLaunch, own: Places, lease_boottime_s: float, transfers: Transfers, code: CodeFetches
     ) -> "Shard":
         """Return a new shard, stored so that a restarted agent adopts it. Raises OSError."""
-        places = shared_places(launch, own)
+        places, grace_s = shared_places(launch, own), launch.lease_grace_s
         gang = DetachedGang(
-            launch.instruction,
-            places.gang,
-            places.checkpoints,
-            lease_boottime_s,
-            lease_grace_s=launch.lease_grace_s,
+            launch.instruction, places.gang, places.checkpoints, lease_boottime_s, lease_grace_s=grace_s
         )
         gang.forget()  # what an earlier gang of the job has put there
         gang.remember()
@@ -198,6 +195,7 @@ class Shard:
         return replace(
             self.state(wanted),
             is_ready=self.launch.awaits_nodes and (self._places.gang / machine.READY).exists(),
+            endpoint=self.gang.endpoint(self.launch.environment.get(REPLICA_ADDRESS, LOOPBACK)),
             reports=reports,
             log=log,
             log_offset=next_offset,
@@ -366,16 +364,6 @@ def shared_places(launch: ShardLaunch, own: Places) -> Places:
         return own
     checkpoints = Path(launch.checkpoints) / launch.instruction.job_id
     return replace(own, checkpoints=checkpoints)
-
-
-def _fetch_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> CheckpointFetch | None:
-    """Return how the gang's checkpoint comes to this node; None if it is there, or the gang begins without one."""
-    accepted, url = launch.instruction.checkpoint, launch.checkpoints
-    if accepted is None or not is_url(url):
-        return None
-    return CheckpointFetch(
-        launch.key, accepted, url=url, checkpoints=places.checkpoints, gang=places.gang, transfers=transfers
-    )
 
 
 def _sync_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> OutputSync | None:

@@ -53,6 +53,8 @@ Reason = Literal[
     "LowDisk",
     "DiskBudgetExceeded",
     "NonPreemptibleLimit",
+    "Serving",
+    "Spread",
     "TooManyJobs",
     "NoMatchingType",
     "Misconfigured",
@@ -68,6 +70,37 @@ Reason = Literal[
     "DependencyFailed",
 ]
 """Why a job is in its state, or why it was refused."""
+
+
+class Check(TypedDict):
+    """A check of a replica."""
+
+    path: str
+    interval_s: float
+    timeout_s: float
+    failures: int
+
+
+class Service(TypedDict):
+    """A service: what was submitted, and how far it is."""
+
+    port: int
+    readiness: Check
+    liveness: Check | None
+    replicas: int  # How many it is to have.
+    replicas_min: int
+    replicas_max: int
+    min_available: int
+    spread_by: str
+    spread_hard: bool
+    surge: int
+    drain_s: float
+    rollout_s: float
+    version: int  # Grows with each change of the program.
+    stable_version: int  # The newest of which all replicas were ready at once; 0: none was yet.
+    refused_version: int  # The newest that was given up; 0: none was.
+    replicas_now: int  # Those there are, without those that leave.
+    ready: int  # Those that are endpoints.
 
 
 ShownState = Literal[
@@ -88,10 +121,15 @@ class Job(TypedDict):
     scale_factor: int  # Accelerators of its gang; of an elastic job the size in force.
     sizes: list[int]  # Sizes that the gang of an elastic job may have; empty: a rigid job.
     global_batch: int | None  # Samples of one step of an elastic job; null: a rigid job.
-    mode: Literal["batch", "interactive"]  # interactive: a session for people, with an end.
+    # interactive: a session for people, with an end; service: it has replicas.
+    mode: Literal["batch", "interactive", "service"]
     longest_s: float | None  # Most seconds that the session lasts; null: a batch job.
     idle_s: float | None  # It ends after so many seconds without use; null: it does not.
     session_ends_at_s: float | None  # When the session ends at the latest; null before its start.
+    service: Service | None  # null: the job is no service.
+    replica_of: str | None  # The service whose replica the job is; null: of none.
+    replica_version: int | None  # The version of the service's program that the replica runs.
+    endpoint: str  # HOST:PORT of a replica that is ready; empty: it is none, or not ready.
     cpu_cores: int
     memory_bytes: int
     # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
@@ -119,17 +157,18 @@ class Job(TypedDict):
     # month. * `LowDisk`: The service has too little free disk to start another gang; those that run go on. *
     # `DiskBudgetExceeded`: The jobs of the user fill more disk than they may, so that no other one starts. *
     # `NonPreemptibleLimit`: Jobs that may not be preempted hold as many workers as the tier allows them, or as caps and
-    # guarantees leave. * `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. *
-    # `NoMatchingType`: No accelerator type has as many workers as the gang of the job needs. * `Misconfigured`: The
-    # tier of the job is gone, or no node has what its gang needs: accelerators, labels, cores and memory. *
-    # `Cancelling`: The job was cancelled and ends when its gang has stopped. * `Cancelled`: The job was cancelled. *
-    # `Completed`: The job has done all its steps. * `ProgramFailed`: The program of the job ended with an error. *
-    # `ProgramNotStarted`: The program of the job could not be started. * `StepsMissing`: The program of the job ended
-    # without an error before all steps were done. * `NoProgress`: The leases of the job end before it has saved a
-    # checkpoint, and none can be longer; or its program runs without reporting a step. * `DoesNotFit`: The job does not
-    # fit the accelerator type that it ran on; if it fits no other, it has failed. * `LostTooOften`: Gangs of the job
-    # were lost several times in a row, without a new checkpoint in between. * `DependencyFailed`: A job that had to
-    # complete first has failed or was cancelled.
+    # guarantees leave. * `Serving`: The job is a service: its replicas run, not the job itself. * `Spread`: The replica
+    # may not be where another replica of its service is, and no other node can have it now. * `TooManyJobs`: The user
+    # or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No accelerator type has as many
+    # workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone, or no node has what its gang
+    # needs: accelerators, labels, cores and memory. * `Cancelling`: The job was cancelled and ends when its gang has
+    # stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. * `ProgramFailed`:
+    # The program of the job ended with an error. * `ProgramNotStarted`: The program of the job could not be started. *
+    # `StepsMissing`: The program of the job ended without an error before all steps were done. * `NoProgress`: The
+    # leases of the job end before it has saved a checkpoint, and none can be longer; or its program runs without
+    # reporting a step. * `DoesNotFit`: The job does not fit the accelerator type that it ran on; if it fits no other,
+    # it has failed. * `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in
+    # between. * `DependencyFailed`: A job that had to complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
     fix: str  # What helps, with the commands for it; empty: nothing needs to be done.
@@ -255,3 +294,18 @@ class CodeDiffStored(TypedDict):
     """A diff that is stored."""
 
     digest: str  # For the field `diff` of a job's code.
+
+
+class Endpoint(TypedDict):
+    """Where a replica that is ready is reached."""
+
+    job_id: str
+    address: str  # HOST:PORT.
+    version: int
+
+
+class TargetGroup(TypedDict):
+    """One replica in the form of Prometheus' HTTP service discovery."""
+
+    targets: list[str]
+    labels: dict[str, str]

@@ -3,9 +3,10 @@
 Level triggered: the same inputs give the same instructions, and after a missed round they give what is still to do.
 """
 
+import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from types import MappingProxyType
 
 from gavel.mechanism.cluster.away import gangs_away
@@ -26,6 +27,7 @@ from gavel.types import (
 from gavel.types.environment import GLOBAL_BATCH
 
 OWNER = "gavel"
+REPLICA_OUTLASTS_S = 86_400.0  # so that it answers while the scheduler is away
 
 GangKey = tuple[JobId, int]
 """Job and generation."""
@@ -56,7 +58,8 @@ def reconcile(
     that is not preempted is launched only while no round is planned that would end it. Nothing is launched on `nodes`
     that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the last extension that each
     gang was sent; the same one is not made again. `leases_last_sessions`: the gang of a session has a lease to
-    the end of the session, so that it outlasts any time without a service; only where no node can be out of reach.
+    the end of the session, and that of a replica a longer one, so that it outlasts a time without a service; only where
+    no node can be out of reach.
     """
     now_s = seen.observed_at_s
     wanted = [(plan, _wanted(plan, jobs)) for plan in rounds]
@@ -81,12 +84,16 @@ def reconcile(
 
 
 def _lasting(leases: Mapping[GangKey, Lease], jobs: Mapping[JobId, Job]) -> dict[GangKey, Lease]:
-    """The leases, those of sessions that have started up to their end."""
-    ends_s = {key: jobs[lease.job_id].session_ends_at_s or 0.0 for key, lease in leases.items()}
+    """The leases, those of sessions that have started up to their end, those of replicas for a day longer."""
+    ends_s = {key: _lasts_until_s(jobs[lease.job_id], lease) for key, lease in leases.items()}
     return {
         key: replace(lease, expires_at_s=ends_s[key]) if ends_s[key] > lease.expires_at_s else lease
         for key, lease in leases.items()
     }
+
+
+def _lasts_until_s(job: Job, lease: Lease) -> float:
+    return lease.expires_at_s + REPLICA_OUTLASTS_S if job.spec.replica else job.session_ends_at_s or 0.0
 
 
 def _may_run_away(job: Job, lease: Lease, away: Collection[GangKey]) -> bool:
@@ -159,11 +166,17 @@ def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float
         code=job.spec.code.digest if job.spec.code else "",
         cpu_cores=job.spec.cpu_cores if job.spec.cpu_cores > 1 else 0,
         memory_bytes=job.spec.memory_bytes,
+        serving=_serving(job.spec),
         tier=job.spec.tier,
         job_token=job_token,
         time_to_loss_s=time_to_loss_s,
         shares_with=_partner(lease),
     )
+
+
+def _serving(spec: JobSpec) -> str:
+    """Port and checks of a replica as JSON; "" for another job."""
+    return json.dumps(asdict(spec.replica.serving)) if spec.replica else ""
 
 
 def env_of(spec: JobSpec) -> Mapping[str, str]:

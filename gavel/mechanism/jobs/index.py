@@ -21,8 +21,10 @@ class JobIndex:
     def __init__(self, jobs: Mapping[JobId, Job] | None = None) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.leased: dict[JobId, Job] = {}
-        self.conditional: dict[JobId, Job] = {}  # paused, cancelled, over, waiting for other jobs, lost lately, stalled
+        self.conditional: dict[JobId, Job] = {}  # services; paused, cancelled, over, waiting for jobs, lost, stalled
         self.non_preemptible: dict[JobId, Job] = {}
+        self.services: dict[JobId, Job] = {}
+        self.replicas: dict[JobId, Job] = {}
         self.elastic: dict[JobId, Job] = {}
         self.sizes: Counter[int] = Counter()  # how many jobs have gangs of so many workers
         self.newest_at_s = NEVER_S  # no job was submitted after this
@@ -54,7 +56,9 @@ class JobIndex:
         self.jobs[job.id] = job
         _keep(self.leased, job, job.state is JobState.LEASED)
         _keep(self.conditional, job, is_conditional(job))
-        _keep(self.non_preemptible, job, not job.spec.preemptible)
+        _keep(self.non_preemptible, job, not job.spec.preemptible and job.spec.service is None)
+        _keep(self.services, job, job.spec.service is not None)
+        _keep(self.replicas, job, job.spec.replica is not None)
         _keep(self.elastic, job, job.spec.is_elastic)
         if before is None or before.spec is not job.spec:
             self._place(job, before)
@@ -66,8 +70,9 @@ class JobIndex:
             self._ordered = self._taken = None
             self.leased.pop(job_id, None)
             self.conditional.pop(job_id, None)
+            for subset in (self.non_preemptible, self.services, self.replicas):
+                subset.pop(job_id, None)
             self.elastic.pop(job_id, None)
-            self.non_preemptible.pop(job_id, None)
             self.sizes[job.spec.scale_factor] -= 1
             self._unplace(self._keys.pop(job_id))
 
@@ -118,7 +123,7 @@ def is_schedulable(job: Job, now_s: float) -> bool:
 def is_conditional(job: Job) -> bool:
     """Return True for a job that has more to say than that it waits or runs: a hold, a request, an unlucky past."""
     has_request = job.cancel_requested or job.pause_requested or job.over
-    return bool(has_request or job.waits_for or job.retry_at_s > 0 or job.no_progress)
+    return bool(job.spec.service or has_request or job.waits_for or job.retry_at_s > 0 or job.no_progress)
 
 
 def _keep(subset: dict[JobId, Job], job: Job, belongs: bool) -> None:

@@ -8,11 +8,13 @@ from gavel.finish_time import isolated_rate
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs.phases import mean_steps
 from gavel.mechanism.planning.problem import Estimate, rates_of
+from gavel.mechanism.tick import Tick
 from gavel.types import (
     AcceleratorType,
     GangSeen,
     Job,
     JobSpec,
+    JobState,
     Measurement,
     Report,
     ReportKind,
@@ -110,3 +112,11 @@ def received(job: Job, accelerator_type: AcceleratorType, *, rounds: int) -> Job
     """Return the job with `rounds` more rounds received on the type."""
     count = job.rounds_received.get(accelerator_type, 0) + rounds
     return changed(job, rounds_received={**job.rounds_received, accelerator_type: count})
+
+
+def count_kept(tick: Tick) -> None:
+    """Count the round that was just decided for gangs that stay; a new gang's is counted when it is launched."""
+    for lease in tick.record.plan.leases if tick.record else ():
+        job = tick.jobs.get(lease.job_id)
+        if job is not None and job.state is JobState.LEASED and job.generation == lease.generation:
+            tick.put(received(job, lease.accelerator_type, rounds=1))

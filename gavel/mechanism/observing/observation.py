@@ -274,7 +274,8 @@ class _JobUpdates:
         tick = self.tick
         since_s = max((plan.starts_at_s for plan in tick.round_plans if plan.starts_at_s <= tick.now_s), default=inf)
         running = {gang.job_id for gang in tick.seen.gangs if (gang.started_at_s or inf) < since_s}
-        return {job.spec.user for job_id, job in tick.snapshot.jobs.items() if job_id not in running}
+        waiting = (job for job_id, job in tick.snapshot.jobs.items() if job_id not in running)
+        return {job.spec.user for job in waiting if job.spec.service is None}
 
     def _ran_s(self, gang: GangSeen) -> float:
         """The seconds since the gang's program started; 0 before."""

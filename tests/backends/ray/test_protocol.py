@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order
 
-SHAPE = (9, "d86b48ae5b2f")
+SHAPE = (10, "21dfe33dc9eb")
 """The protocol, and a digest of the fields of its messages."""
 
 

@@ -1,0 +1,133 @@
+"""What a submission of an inference service may say, and how one is changed."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from api.http.errors import Problem
+from api.submission.inference import check_domains
+from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.ports import Changes
+from gavel.types import Check, ReplicaSpec, ServiceSpec, Serving
+from tests.api.conftest import Service
+from tests.builders import a_spec
+from tests.mechanism.world import a_cluster_of_nodes
+
+SERVICE: dict[str, Any] = {"port": 0, "readiness": {"path": "/ready"}, "replicas": 2, "replicas_max": 3}
+
+
+@pytest.mark.parametrize(
+    ("over", "field", "words"),
+    [
+        ({"service": None}, "service", "needs its port and a readiness check"),
+        ({"mode": "batch"}, "service", "add mode: service"),
+        ({"service": {"port": 0}}, "service.readiness", "required"),
+        ({"service": {"readiness": {}}}, "service.port", "required"),
+        ({"service": SERVICE | {"port": 8000}}, "service.port", "give 0 for a free port"),
+        ({"service": SERVICE | {"replicas": 4}}, "service", "from 4 \\(replicas_min\\)|to 3"),
+        ({"service": SERVICE | {"min_available": 3}}, "service", "at most replicas \\(2\\)"),
+        ({"service": SERVICE | {"surge": 0, "min_available": 2}}, "service", "no way to replace a replica"),
+        ({"service": SERVICE | {"spread_hard": True}}, "service.spread_by", "node, or a label"),
+        (
+            {"service": SERVICE | {"spread_by": "node", "spread_hard": True, "replicas_max": 200}},
+            "service.replicas_max",
+            "can never be apart",
+        ),
+        ({"total_steps": 5}, "total_steps", "a service has no end"),
+        ({"longest_s": 600.0}, "longest_s", "only an interactive session"),
+    ],
+)
+def test_what_does_not_fit_is_refused_with_its_field(
+    service: Service, over: dict[str, Any], field: str, words: str
+) -> None:
+    _, ann = service.user()
+    body = {"argv": ["serve"], "mode": "service", "service": SERVICE} | over
+    answer = ann.post("/v1/jobs", json={name: value for name, value in body.items() if value is not None})
+    assert answer.status_code == 422, answer.text
+    (error, *_) = answer.json()["errors"]
+    assert error["field"].removeprefix("body.").startswith(field)
+    assert any(word.replace("\\", "") in error["message"].lower() for word in words.lower().split("|")), error
+
+
+def test_its_number_and_its_program_change_and_nothing_of_a_batch_job(service: Service) -> None:
+    _, ann = service.user()
+    made = ann.post("/v1/jobs", json={"argv": ["serve"], "mode": "service", "service": SERVICE}).json()
+    assert (made["mode"], made["preemptible"], made["service"]["min_available"]) == ("service", False, 1)
+    path, match = f"/v1/jobs/{made['id']}", {"If-Match": "*"}
+    assert ann.get(f"{path}/endpoints").json() == {"items": []}
+    assert ann.get(f"{path}/endpoints/prometheus").json() == []
+    patched = ann.patch(path, json={"replicas": 3}, headers=match).json()
+    assert (patched["service"]["replicas"], patched["service"]["version"]) == (3, 1)
+    assert "has 2 to 3 replicas" in ann.patch(path, json={"replicas": 9}, headers=match).text
+    patched = ann.patch(path, json={"new_version": {"argv": ["serve", "2"]}}, headers=match).json()
+    assert (patched["argv"], patched["service"]["version"]) == (["serve", "2"], 2)
+    refused = ann.patch(path, json={"new_version": {"env": {"GAVEL_X": "1"}}}, headers=match)
+    assert (refused.status_code, "GAVEL_" in refused.text) == (422, True)
+    batch = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    assert "is no service" in ann.patch(f"/v1/jobs/{batch}", json={"replicas": 1}, headers=match).text
+    assert ann.get(f"/v1/jobs/{batch}/endpoints").status_code == 409
+
+
+def test_one_that_was_made_smaller_may_be_submitted_again(service: Service) -> None:
+    _, ann = service.user()
+    fields = SERVICE | {"replicas": 3, "replicas_min": 1, "min_available": 2}
+    made = ann.post("/v1/jobs", json={"argv": ["serve"], "mode": "service", "service": fields}).json()
+    ann.patch(f"/v1/jobs/{made['id']}", json={"replicas": 1}, headers={"If-Match": "*"})
+    again = ann.post(f"/v1/jobs/{made['id']}/resubmit", json={})
+    assert again.status_code == 201, again.text
+    assert (again.json()["service"]["replicas"], again.json()["service"]["min_available"]) == (1, 1)
+    assert again.json()["service"]["version"] == 1
+
+
+def test_a_replica_is_not_submitted_again_but_its_service_is(service: Service) -> None:
+    _, ann = service.user()
+    made = ann.post("/v1/jobs", json={"argv": ["serve"], "mode": "service", "service": SERVICE}).json()
+    spec = service.store.job(made["id"]).spec
+    assert spec.service
+    replica = ReplicaSpec(service=made["id"], version=1, serving=spec.service.serving)
+    changes = Changes(made=(replace(spec, service=None, replica=replica),), made_at_s=5.0)
+    service.store.commit(service.store.snapshot().version, changes)
+    (job,) = (each for each in ann.get("/v1/jobs").json()["items"] if each["replica_of"] == made["id"])
+    refused = ann.post(f"/v1/jobs/{job['id']}/resubmit", json={})
+    assert (refused.status_code, f"resubmit {made['id']}" in refused.text) == (422, True)
+
+
+@pytest.mark.parametrize(("scale_factor", "places"), [(1, 3), (2, 2), (3, 0)])
+def test_only_places_that_hold_a_whole_replica_count(scale_factor: int, places: int) -> None:
+    """The nodes n0 to n2 have 1, 2 and 2 workers of one type; of n2's other type there are too few."""
+    cluster = a_cluster_of_nodes(n0="fast", n1="fast fast", n2="fast fast slow")
+    serving = Serving(port=0, readiness=Check())
+    fields: dict[str, Any] = {
+        "replicas_min": 1,
+        "min_available": 0,
+        "serving": serving,
+        "spread_by": "node",
+        "spread_hard": True,
+    }
+    for count in range(1, 5):
+        service = ServiceSpec(replicas=count, replicas_max=count, **fields)
+        spec = a_spec(scale_factor=scale_factor, service=service, total_steps=None)
+        if count <= places:
+            check_domains(spec, Feasibility(cluster))
+            continue
+        with pytest.raises(Problem) as refused:
+            check_domains(spec, Feasibility(cluster))
+        assert f"{count} can never be apart: the cluster has {places} nodes" in str(refused.value.detail)
+
+
+def test_replicas_that_could_never_be_replaced_are_refused() -> None:
+    """With a hard spread over all places there is none for a new replica, so one has to be allowed to go first."""
+    feasibility = Feasibility(a_cluster_of_nodes(n0="fast", n1="fast"))
+    fields: dict[str, Any] = {"replicas_min": 1, "replicas_max": 2, "spread_by": "node", "spread_hard": True}
+    serving = Serving(port=0, readiness=Check())
+    for replicas, available, is_refused in ((2, 2, True), (2, 1, False), (1, 1, False)):
+        service = ServiceSpec(replicas=replicas, min_available=available, serving=serving, **fields)
+        spec = a_spec(service=service, total_steps=None)
+        if not is_refused:
+            check_domains(spec, feasibility)
+            continue
+        with pytest.raises(Problem) as refused:
+            check_domains(spec, feasibility)
+        detail = str(refused.value.detail)
+        assert detail.startswith("service.min_available: ") and "give at most 1" in detail
