@@ -28,6 +28,7 @@ from gavel.types import (
 )
 
 Workers = tuple[WorkerId, ...]
+MOST_NEEDS = 4096
 MOST_KEPT = 32  # answers; more are worked out anew faster than they are kept right
 
 
@@ -224,6 +225,8 @@ class Feasibility:
         if needs == NO_NEEDS and not self.used:
             return self.workers
         if needs not in self._ranks:
+            if len(self._ranks) >= MOST_NEEDS:  # a replica that waits is offered other nodes each time
+                self._ranks.clear()
             self._ranks[needs] = {name: int(self._room.ranks(name, needs).sum()) for name in self.types}
         return self._ranks[needs]
 
