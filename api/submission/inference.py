@@ -8,7 +8,8 @@ from api.http.errors import invalid
 from api.schemas import CheckOfService, JobPatch, JobSubmit, ServiceOfJob
 from api.submission.sessions import LOCAL
 from gavel.mechanism.cluster.feasibility import Feasibility
-from gavel.types import Check, Job, JobSpec, Node, ServiceSpec, Serving
+from gavel.mechanism.services.spreading import domain_of
+from gavel.types import Check, Job, JobSpec, ServiceSpec, Serving
 from gavel.types.environment import reserved
 from gavel.types.services import NODE
 
@@ -37,7 +38,7 @@ def check_domains(spec: JobSpec, feasibility: Feasibility) -> None:
     service = spec.service
     if service is None or not service.spread_hard:
         return
-    count = len(_places(spec, service.spread_by, feasibility))
+    count = len(_places(spec, service, feasibility))
     if service.replicas_max > count:
         what = "nodes" if service.spread_by == NODE else f"values of the label {service.spread_by}"
         message = f"{service.replicas_max} can never be apart: the cluster has {count} {what} that may have a replica"
@@ -47,17 +48,13 @@ def check_domains(spec: JobSpec, feasibility: Feasibility) -> None:
         raise invalid("service.min_available", f"{message}; give at most {count - 1}, or leave spread_hard out")
 
 
-def _places(spec: JobSpec, spread_by: str, feasibility: Feasibility) -> set[str]:
+def _places(spec: JobSpec, service: ServiceSpec, feasibility: Feasibility) -> set[str]:
     """The places that hold a whole replica on one accelerator type, were nobody else there."""
     cluster = feasibility.cluster
-    place_of = {node.name: _place(node, spread_by) for node in cluster.nodes if spec.needs.allows_node(node)}
+    place_of = {node.name: domain_of(node, service) for node in cluster.nodes if spec.needs.allows_node(node)}
     there = (each for each in cluster.workers if place_of.get(each.node) and spec.needs.allows_worker(each))
     workers = Counter((place_of[each.node], each.accelerator_type) for each in there)
     return {place for (place, _), count in workers.items() if count >= spec.scale_factor}
-
-
-def _place(node: Node, spread_by: str) -> str:
-    return node.name if spread_by == NODE else node.labels.get(spread_by, "")
 
 
 def service_of(body: ServiceOfJob | None) -> ServiceSpec | None:
@@ -99,7 +96,7 @@ def stated_service(service: ServiceSpec | None) -> dict[str, Any] | None:
         "replicas": service.replicas,
         "replicas_min": service.replicas_min,
         "replicas_max": service.replicas_max,
-        "min_available": max(0, min(service.min_available, service.replicas - (service.surge == 0))),
+        "min_available": service.available_of(service.replicas),
         "spread_by": service.spread_by or None,
         "spread_hard": service.spread_hard,
         "surge": service.surge,

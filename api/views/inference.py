@@ -35,7 +35,7 @@ def service_view(job: Job) -> ServiceView:
         replicas=service.replicas,
         replicas_min=service.replicas_min,
         replicas_max=service.replicas_max,
-        min_available=service.min_available,
+        min_available=service.available_of(service.replicas),
         spread_by=service.spread_by,
         spread_hard=service.spread_hard,
         surge=service.surge,

@@ -60,6 +60,10 @@ class ServiceSpec:
     rollout_s: float = 600.0
     version: int = 1
 
+    def available_of(self, replicas: int) -> int:
+        """Return how many of so many replicas are ready through every planned act; without a surge one may leave."""
+        return max(0, min(replicas - (self.surge == 0), self.min_available))
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaSpec:

@@ -131,3 +131,17 @@ def test_replicas_that_could_never_be_replaced_are_refused() -> None:
             check_domains(spec, feasibility)
         detail = str(refused.value.detail)
         assert detail.startswith("service.min_available: ") and "give at most 1" in detail
+
+
+def test_what_is_shown_of_how_many_stay_ready_is_what_holds(service: Service) -> None:
+    """A service of two that was made smaller, or may have none beside the old ones, keeps no more than it can."""
+    _, ann = service.user()
+    made = ann.post(
+        "/v1/jobs",
+        json={"argv": ["serve"], "mode": "service", "service": SERVICE | {"replicas_min": 1, "min_available": 2}},
+    )
+    path, match = f"/v1/jobs/{made.json()['id']}", {"If-Match": "*"}
+    assert made.json()["service"]["min_available"] == 2
+    smaller = ann.patch(path, json={"replicas": 1}, headers=match)
+    assert smaller.status_code == 200, smaller.text
+    assert smaller.json()["service"]["min_available"] == 1

@@ -5,10 +5,8 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from gavel.backends.nodes.connection import box_of
-from gavel.backends.nodes.gang_agent import Devices, Place, serve
+from gavel.backends.nodes.gang_agent import Devices, serve_at
 from gavel.backends.nodes.protocol import ShardWanted
 
 KINDS = {
@@ -54,14 +52,7 @@ def in_pod(environment: Mapping[str, str]) -> InPod:
 def main(where: str, node_folder: str) -> int:
     """Serve one allocation on this node; return the exit code. `where` its box is: a folder, or an address."""
     node = os.environ.get("GAVEL_NODE", "")
-    place = Place(
-        allocation=where.rpartition("/")[2],
-        node_folder=Path(node_folder).expanduser(),
-        node=node,
-        cluster="Kubernetes",
-        devices=in_pod(os.environ),
-    )
-    return serve(box_of(where, node), place)
+    return serve_at(where, node_folder, node=node, cluster="Kubernetes", devices=in_pod(os.environ))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gavel.backends import gang_processes
 from gavel.backends.nodes.agent import NodeAgent
+from gavel.backends.nodes.connection import box_of
 from gavel.backends.nodes.letters import Box, Letter, Reply
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardWanted, Slot
 from gavel.backends.state_dir_lock import StateDirLock
@@ -197,3 +198,15 @@ def serve(box: Box, place: Place) -> int:
         agent.clear()
         box.close()
     return 0
+
+
+def serve_at(where: str, node_folder: str, *, node: str, cluster: str, devices: Devices) -> int:
+    """Serve the allocation whose box is at `where`, a folder or an address; return the exit code."""
+    place = Place(
+        allocation=where.rpartition("/")[2],
+        node_folder=Path(node_folder).expanduser(),
+        node=node,
+        cluster=cluster,
+        devices=devices,
+    )
+    return serve(box_of(where, node), place)

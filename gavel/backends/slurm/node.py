@@ -3,10 +3,8 @@
 import os
 import sys
 from collections.abc import Mapping
-from pathlib import Path
 
-from gavel.backends.nodes.connection import box_of
-from gavel.backends.nodes.gang_agent import Devices, Place, serve
+from gavel.backends.nodes.gang_agent import Devices, serve_at
 
 GPU = "gpu"
 
@@ -20,14 +18,7 @@ def devices_of(environment: Mapping[str, str]) -> Devices:
 def main(where: str, node_folder: str) -> int:
     """Serve one allocation on this node; return the exit code. `where` its box is: a folder, or an address."""
     node = os.environ.get("SLURMD_NODENAME", "")
-    place = Place(
-        allocation=where.rpartition("/")[2],
-        node_folder=Path(node_folder).expanduser(),
-        node=node,
-        cluster="Slurm",
-        devices=devices_of(os.environ),
-    )
-    return serve(box_of(where, node), place)
+    return serve_at(where, node_folder, node=node, cluster="Slurm", devices=devices_of(os.environ))
 
 
 if __name__ == "__main__":

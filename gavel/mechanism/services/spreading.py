@@ -105,7 +105,7 @@ def domains_of(
     there: Iterable[str],
 ) -> list[Domain]:
     """Return the domains whose nodes are usable and meet the needs. `there`: the workers of the service's replicas."""
-    label_of = {node.name: _domain(node, service) for node in layout.cluster.nodes}
+    label_of = {node.name: domain_of(node, service) for node in layout.cluster.nodes}
     replicas = Counter(label_of.get(layout.node_of.get(worker, ""), "") for worker in there)
     allowed = {node.name for node in tick.usable.nodes if needs.allows_node(node)}
     free, open_, nodes = Counter[str](), Counter[str](), dict[str, dict[str, None]]()
@@ -123,8 +123,11 @@ def domains_of(
     ]
 
 
-def _domain(node: Node, service: ServiceSpec) -> str:
-    """The name of the node's domain. A node without the label is none where replicas must be apart, else its own."""
+def domain_of(node: Node, service: ServiceSpec) -> str:
+    """Return the name of the node's domain; "": it is in none.
+
+    A node without the label is in none where replicas must be apart, else in one of its own.
+    """
     if service.spread_by == NODE:
         return node.name
     return node.labels.get(service.spread_by, "" if service.spread_hard else f"{node.name}!")

@@ -109,7 +109,7 @@ def _template(job: Job, now_s: float) -> tuple[JobSpec, Wanted]:
     count = 0 if job.pause_requested or job.waits_for else service.replicas
     wanted = Wanted(
         replicas=count,
-        min_available=max(0, min(count - (service.surge == 0), service.min_available)),
+        min_available=service.available_of(count),
         surge=service.surge,
         version=status.stable if is_refused else service.version,
         drain_s=service.drain_s,

@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -23,40 +23,39 @@ def kubelets(plane: ControlPlane, tmp_path: Path) -> Iterator[LocalKubelets]:
     made.stop()
 
 
-def service(folder: Path, kubeconfig: Path) -> ServiceProcess:
-    shared, nodes = folder / "shared", folder / "state" / "nodes"
-    own = {
+def started(folder: Path, kubeconfig: Path, nodes: Path, own: Mapping[str, str]) -> ServiceProcess:
+    common = {
         "GAVEL_BACKEND": "kubernetes",
         "GAVEL_KUBERNETES__KUBECONFIG": str(kubeconfig),
-        "GAVEL_KUBERNETES__SHARED_DIR": str(shared),
-        "GAVEL_KUBERNETES__SHARED_VOLUME": json.dumps({"hostPath": {"path": str(shared)}}),
         "GAVEL_KUBERNETES__NODE_DIR": str(nodes),
         "GAVEL_KUBERNETES__NODE_VOLUME": json.dumps({"hostPath": {"path": str(nodes)}}),
         "GAVEL_KUBERNETES__PYTHON": sys.executable,
         "GAVEL_KUBERNETES__RESOURCES": json.dumps([A, B]),
         "GAVEL_ROUND_DURATION_S": "10",
     }
-    return ServiceProcess(folder / "state", own)
+    return ServiceProcess(folder / "state", common | own)
+
+
+def service(folder: Path, kubeconfig: Path) -> ServiceProcess:
+    shared = folder / "shared"
+    own = {
+        "GAVEL_KUBERNETES__SHARED_DIR": str(shared),
+        "GAVEL_KUBERNETES__SHARED_VOLUME": json.dumps({"hostPath": {"path": str(shared)}}),
+    }
+    return started(folder, kubeconfig, folder / "state" / "nodes", own)
 
 
 def connected(folder: Path, kubeconfig: Path) -> ServiceProcess:
     """A service that shares no folder with its pods."""
-    port, nodes = free_port(), folder / "nodes"
+    port = free_port()
     own = {
-        "GAVEL_BACKEND": "kubernetes",
         "GAVEL_PORT": str(port),
         "GAVEL_PUBLIC_URL": f"http://127.0.0.1:{port}",
-        "GAVEL_KUBERNETES__KUBECONFIG": str(kubeconfig),
         "GAVEL_KUBERNETES__ORDERS": "connection",
         "GAVEL_KUBERNETES__CHECKPOINT_DIR": f"file://{folder}/store",
         "GAVEL_KUBERNETES__SHARED_DIR": "/not/there",
-        "GAVEL_KUBERNETES__NODE_DIR": str(nodes),
-        "GAVEL_KUBERNETES__NODE_VOLUME": json.dumps({"hostPath": {"path": str(nodes)}}),
-        "GAVEL_KUBERNETES__PYTHON": sys.executable,
-        "GAVEL_KUBERNETES__RESOURCES": json.dumps([A, B]),
-        "GAVEL_ROUND_DURATION_S": "10",
     }
-    return ServiceProcess(folder / "state", own)
+    return started(folder, kubeconfig, folder / "nodes", own)
 
 
 @pytest.mark.kubernetes
