@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any, NamedTuple
 
-from gavel.backends.sandbox_init import MESSAGE_BYTES
+from gavel.backends.sandbox_init import HELD, MESSAGE_BYTES
 from gavel.backends.sandbox_view import NAMESPACES, arguments, close_places, open_places, view_of
 
 SEARCH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -85,7 +85,7 @@ class Sandbox:
         init = [sys.executable, "-I", "-S", "-X", "utf8", "-c", INIT, str(inside.fileno())]
         os.set_inheritable(inside.fileno(), True)
         argv = [launch["sandbox"]["command"], *arguments(launch, view), "--", *init]
-        self.pid = os.posix_spawn(argv[0], argv, {}, file_actions=_files(errors_end), setsigmask=())
+        self.pid = os.posix_spawn(argv[0], argv, {}, file_actions=_files(errors_end), setsigmask=HELD)
         inside.close()
         os.close(errors_end)
         self._have_places_compared()

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 MESSAGE_BYTES = 256
 DESCRIPTOR_BYTES = 4
 DESCRIPTORS_MAX = 4
+HELD = (_signal.SIGHUP, _signal.SIGINT, _signal.SIGTERM)
+"""Blocked in what makes the sandbox: a cluster that signals every process must not end it under its programs."""
 
 
 class Init:
@@ -76,6 +78,7 @@ class Init:
         pid = os.fork()
         if pid == 0:
             _signal.set_wakeup_fd(-1)
+            _signal.pthread_sigmask(_signal.SIG_UNBLOCK, HELD)
             ends = (stdin, output, status)
             become(spec["argv"], spec["cwd"], spec, ends, lambda: self._control.send(b"begun %d" % number))
         self._number_of[pid] = number

@@ -154,6 +154,19 @@ def test_a_program_hears_the_request_to_stop(sandboxed: LocalHarness) -> None:
 
 
 @needs_bubblewrap
+def test_a_cluster_that_signals_every_process_does_not_break_the_sandbox(sandboxed: LocalHarness) -> None:
+    """SIGTERM for all of a gang, as Slurm sends it, reaches bubblewrap too: the program is to save all the same."""
+    text = "trap 'echo heard; sleep 0.2; exit 75' TERM; touch $GAVEL_GANG_DIR/ready; while :; do sleep 0.05; done"
+    sandboxed.backend.execute(script(sandboxed, text))
+    eventually((directory(sandboxed, "j1") / "job" / "ready").exists)
+    supervisor = machine.read_json(str(directory(sandboxed, "j1") / "supervisor.json"))["pid"]
+    for pid in reversed([supervisor, *machine.descendants(supervisor, machine.children_of_all())]):
+        os.kill(pid, signal.SIGTERM)
+    end = exit_of(sandboxed, "j1")
+    assert (end.outcome, end.exit_code, end.log_tail.split()[-1]) == (GangOutcome.PREEMPTED, 75, "heard")
+
+
+@needs_bubblewrap
 def test_the_ranks_of_a_gang_share_memory_and_files(sandboxed: LocalHarness) -> None:
     text = """
     if [ $RANK = 0 ]; then echo $$ > /dev/shm/first; echo two > /tmp/second; fi

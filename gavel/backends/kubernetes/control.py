@@ -197,7 +197,7 @@ class Control(AllocationControl[PodAllocation]):
     def _give_up_if_late(self, each: PodAllocation) -> None:
         """Let go of pods that are not all bound, or whose agents have not all spoken, in time."""
         now_s, settings = time.monotonic(), self._settings
-        failed = each.gone or each.problem
+        failed = each.problem or each.gone
         if not failed and each.refused and not each.is_ready:
             self._refuse(each.name, f"a pod cannot start: {each.refused}")
             each.leave()

@@ -108,14 +108,19 @@ class Allocation:
         """Return True once every agent has spoken."""
         if self.gone:
             return False
+        self._listen()
+        return all(seat.reply is not None and seat.reply.answer is not None for seat in self.seats.values())
+
+    def _listen(self) -> None:
+        """Look for the first words of agents that have not spoken; they outlast the agent that said them."""
         for seat in self.seats.values():
             if seat.reply is None:
                 seat.look()
-        return all(seat.reply is not None and seat.reply.answer is not None for seat in self.seats.values())
 
     @property
     def problem(self) -> str:
         """Return why an agent cannot work; "" if all can, as far as is known."""
+        self._listen()
         return next((seat.reply.problem for seat in self.seats.values() if seat.reply and seat.reply.problem), "")
 
     @property

@@ -127,7 +127,7 @@ class Control(AllocationControl[SlurmAllocation]):
     def _give_up_if_late(self, each: SlurmAllocation) -> None:
         """Let go of an allocation that did not bring all its agents; its nodes are not tried again for a while."""
         waited_s = time.monotonic() - each.made_s
-        failed = (each.gone and f"{each.gone} {each.output()}".strip()) or each.problem
+        failed = each.problem or (each.gone and f"{each.gone} {each.output()}".strip())
         is_queued = not each.is_held and waited_s > PENDING_S
         if not failed and not each.is_ready and (is_queued or waited_s > AGENT_S):
             why = "; ".join(sorted({job.reason or job.state for job in each.jobs.values()})) or "no answer"
