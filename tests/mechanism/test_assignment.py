@@ -49,6 +49,18 @@ def test_prices_lead_many_rows_to_the_same_worth(kinds: int, monkeypatch: pytest
     assert priced == pytest.approx(value(worth, assign(worth, size, free // 2, alone(1_200))))
 
 
+@settings(max_examples=400 if FULL else 60)
+@given(st.integers(0, 2**32), st.integers(1, 60), st.integers(1, 4), st.booleans())
+def test_sorted_moves_lead_to_the_very_same_assignment(seed: int, rows: int, types: int, has_equals: bool) -> None:
+    """As a look at all rows at each exchange does: equal costs, several sizes, and gangs that come back included."""
+    worth, size, free = drawn(seed, rows, types, (1, 2, 4))
+    worth = np.ceil(4 * worth) if has_equals else worth
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(assignment, "SORTED_ROWS", 0)
+        by_sorting = assign(worth, size, free, alone(rows))
+    assert by_sorting.tolist() == assign(worth, size, free, alone(rows)).tolist()
+
+
 @settings(max_examples=200 if FULL else 30)
 @given(st.integers(0, 2**32), st.integers(1, 12))
 def test_gangs_of_several_sizes_fit_and_come_near_the_integer_optimum(seed: int, rows: int) -> None:

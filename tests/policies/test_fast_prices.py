@@ -10,7 +10,7 @@ import pytest
 from gavel.errors import SolveFailed
 from gavel.policies import _serving, measures
 from gavel.policies.fast import max_min, price_search, reduction, simplex, turns
-from gavel.policies.fast.congestion import Congestion, by_simplex
+from gavel.policies.fast.congestion import Answer, Congestion, by_interior_point, by_simplex
 from gavel.policies.fast.envelope import Envelopes, Market
 from gavel.policies.fast.price_search import how_far, largest_paid
 from gavel.policies.fast.reduction import SOLVER
@@ -182,6 +182,23 @@ def test_more_jobs_than_are_solved_at_once_start_from_a_sample(monkeypatch: pyte
     monkeypatch.setattr(price_search, "ALL_AT_ONCE", 100)
     monkeypatch.setattr(price_search, "LEAST_SAMPLE", 20)
     assert fill(market, evenly).value == pytest.approx(exact.value, rel=1e-7)
+
+
+def test_jobs_that_are_alike_are_asked_as_one_and_have_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 3,000 jobs of twelve kinds no more than the kinds are asked at once, after the samples."""
+    asked: list[int] = []
+
+    def noted(question: Congestion, *rest: float) -> Answer:
+        asked.append(len(question.scale))
+        return by_interior_point(question, *rest)
+
+    monkeypatch.setattr(price_search, "MOST_BY_SIMPLEX", 0)
+    monkeypatch.setattr(price_search, "by_interior_point", noted)
+    few = a_market(5)
+    many = Market(np.tile(few.rates, 250), np.tile(few.scale, 250) / 250, few.workers)
+    value = fill(many, evenly).value.reshape(250, 12)
+    assert value == pytest.approx(np.tile(fill(few, evenly).value, (250, 1)), rel=1e-7)
+    assert max(asked) <= price_search.LEAST_SAMPLE
 
 
 def test_last_round_s_prices_change_nothing_but_the_way_to_the_answer() -> None:

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from gavel.policies import measures
 from gavel.policies.fast import rearranged, rearranged_alike
+from gavel.policies.fast.rearranged_places import placed
+from gavel.policies.fast.rearranged_question import Asked
 from gavel.policies.fast.reduction import SOLVER
 from gavel.policies.hierarchical import Hierarchical
 from gavel.policies.rank_weighted_speed import RankWeightedSpeed
@@ -239,11 +241,64 @@ def test_many_jobs_alike_are_placed_from_classes_as_all_at_once(monkeypatch: pyt
     problem = arrays(240)
     at_once = solved(problem)
     monkeypatch.setattr(rearranged, "AT_ONCE", 20)
-    monkeypatch.setattr(rearranged_alike, "MOST_PLACED", 60)
     from_classes = solved(problem)
     assert at_once.solver == from_classes.solver == SOLVER
     gains = [claims(problem, each) for each in (at_once, from_classes)]
     assert gains[1] == pytest.approx(gains[0], rel=1e-6)
+
+
+def keepers(seed: int) -> Asked:
+    """Jobs of few kinds, some of which keep what a valid allocation gives them: between nothing and all their time."""
+    draw = np.random.default_rng(seed)
+    jobs = int(draw.integers(4, 60))
+    kind = draw.integers(0, 3, jobs)
+    service = draw.uniform(0.2, 6.0, (3, 3))[kind]
+    valid = draw.dirichlet(np.ones(3), jobs) * draw.random(jobs)[:, None] ** draw.choice([1, 6])
+    least = np.where(draw.random(jobs) < 0.8, (valid * service).sum(axis=1), 0.0)
+    return Asked(
+        gain=draw.random((3, 3))[kind],
+        service=service,
+        scale=np.ones(jobs),
+        group=np.full(jobs, -1),
+        least=least,
+        workers=valid.sum(axis=0) + 0.01,
+        together=np.zeros(0),
+        among=np.zeros((0, jobs), dtype=bool),
+        capped=np.zeros((0, 3)),
+    )
+
+
+@pytest.mark.parametrize("seed", seeds(40, 1_000))
+def test_what_a_class_has_is_dealt_out_so_that_each_job_keeps_its_own_within_its_time(seed: int) -> None:
+    asked = keepers(seed)
+    kinds = rearranged_alike.alike(asked)
+    answer = placed(rearranged_alike.of_classes(asked, kinds))
+    assert answer is not None
+    dealt = rearranged_alike.expanded(asked, kinds, answer[0])
+    assert dealt.min() >= 0.0 and dealt.sum(axis=1).max() <= 1 + 1e-9
+    assert ((asked.service * dealt).sum(axis=1) >= asked.least - 1e-9).all()
+    assert (dealt.sum(axis=0) <= asked.workers + 1e-9).all()
+
+
+@pytest.mark.parametrize("seed", seeds(10, 200))
+def test_classes_in_parts_come_to_the_greatest_total_of_all_jobs_by_themselves(seed: int) -> None:
+    """Users' groups with gains that fall from job to job, and jobs that keep some, in a group or not; few kinds."""
+    draw, asked = np.random.default_rng(seed), keepers(seed)
+    group = np.where(draw.random(len(asked.least)) < 0.5, -1, draw.integers(0, 2, len(asked.least)))
+    share = draw.random(len(group))[:, None] / len(group) * asked.workers * 0.5
+    served = (asked.service * np.minimum(share, 1.0)).sum(axis=1)
+    asked = replace(
+        asked,
+        gain=asked.service * draw.exponential(1.0, len(group))[:, None],
+        group=group,
+        together=np.bincount(group[group >= 0], served[group >= 0], minlength=2),
+        workers=asked.workers + share.sum(axis=0),
+    )
+    answer, whole = rearranged_alike.by_classes(asked, rearranged_alike.alike(asked)), placed(asked)
+    assert answer is not None and whole is not None
+    fractions, apart, _ = answer
+    assert apart <= 1e-8 and fractions.min() >= 0.0 and fractions.sum(axis=1).max() <= 1 + 1e-9
+    assert (asked.gain * fractions).sum() == pytest.approx((asked.gain * whole[0]).sum(), rel=1e-7)
 
 
 def test_ten_thousand_jobs_are_rearranged_without_the_program() -> None:

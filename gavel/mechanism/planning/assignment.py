@@ -10,10 +10,12 @@
 
 import numpy as np
 
+from gavel.mechanism.planning.least_moves import LeastMoves
 from gavel.types import BoolArray, FloatArray, IntArray
 
 PRICE_PASSES_MAX = 6
 PRICED_ROWS = 512  # below, to exchange from the greedy answer is faster than to price
+SORTED_ROWS = 512  # below, to look at all rows at each exchange is faster
 EXCHANGES_MAX = 1_000
 ROOMS_MAX = 16
 GAIN_MIN = 1e-9  # less is rounding
@@ -105,6 +107,11 @@ class _State:
         """True if exchanges alone lead to the optimum: all gangs have one size, each of another job."""
         return not self.has_pairs and bool((self.size == self.size[0]).all())
 
+    @property
+    def is_worth_sorting(self) -> bool:
+        """True if so many rows are sorted sooner than looked at at each exchange; a pair may block another row."""
+        return not self.has_pairs and len(self.column) > SORTED_ROWS
+
     def is_best_for_all(self) -> bool:
         """True if every row is on the type where it is worth most: then there is nothing to exchange."""
         here = self.worth[np.arange(len(self.column)), self.column]
@@ -130,6 +137,10 @@ class _State:
                 lost = self.worth[rows, column, None] - self.worth[rows]
                 best = lost.argmin(axis=0)
                 cost[column], mover[column] = lost[best, np.arange(self.types + 1)], rows[best]
+        return self.with_free_workers(cost, mover, size)
+
+    def with_free_workers(self, cost: FloatArray, mover: IntArray, size: int) -> tuple[FloatArray, IntArray]:
+        """Return costs and rows of moves, where free workers may be what moves, at no cost."""
         roomy = np.flatnonzero((self.free >= size) & (cost[:-1, -1] > 0))
         cost[roomy, -1], mover[roomy, -1] = 0.0, -1
         idle = np.flatnonzero(cost[-1] > 0)
@@ -137,17 +148,20 @@ class _State:
         np.fill_diagonal(cost, 0.0)
         return cost, mover
 
-    def turn(self, cycle: list[int], mover: IntArray, size: int) -> None:
-        """Make the moves around a cycle of columns."""
+    def turn(self, cycle: list[int], mover: IntArray, size: int) -> list[int]:
+        """Make the moves around a cycle of columns; return the rows that moved."""
+        moved = []
         for start, finish in zip(cycle, cycle[1:] + cycle[:1], strict=True):
             row = int(mover[start, finish])
             if row < 0:
                 continue
             self.column[row] = finish
+            moved.append(row)
             if start < self.types:
                 self.free[start] += size
             if finish < self.types:
                 self.free[finish] -= size
+        return moved
 
     def make_room(self) -> bool:
         """Replace the gangs worth least per worker by the waiting gang that gains most; False if none gains."""
@@ -180,12 +194,17 @@ def _exchange_all(state: _State) -> None:
 
 def _exchange(state: _State, size: int) -> None:
     """Turn cycles that raise the worth until there is none, among gangs of one size."""
+    least: LeastMoves | None = None
     for _ in range(EXCHANGES_MAX):
-        cost, mover = state.moves(size)
+        cost, mover = state.moves(size) if least is None else state.with_free_workers(*least.table(), size)
         cycle = _negative_cycle(cost)
         if not cycle:
             return
-        state.turn(cycle, mover, size)
+        if least is None and state.is_worth_sorting:
+            least = LeastMoves(state.worth, state.column, np.flatnonzero(state.size == size))
+        moved = state.turn(cycle, mover, size)
+        if least is not None:
+            least.take(moved)
 
 
 def _negative_cycle(cost: FloatArray) -> list[int]:

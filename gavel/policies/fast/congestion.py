@@ -6,13 +6,14 @@ Everything but the m capacity rows concerns one job, so each Newton step is solv
 form) and through one (m, m) matrix: O(k m^2) for k jobs, no sparse algebra.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies.fast import simplex
+from gavel.policies.fast.job_classes import Classes, classes
 from gavel.types import BoolArray, FloatArray, IntArray
 
 MOST_STEPS = 60
@@ -36,6 +37,21 @@ class Congestion:
     room: FloatArray
     free: FloatArray
     elastic: FloatArray
+
+    def alike(self) -> Classes:
+        """Return the classes of jobs that ask for the same: what is best for one of them is best for all."""
+        return classes([*self.rates, self.room])
+
+    def of(self, kinds: Classes) -> "Congestion":
+        """Return the question with each class as one job of all its members' workers."""
+        first = kinds.first
+        return replace(
+            self,
+            rates=self.rates[:, first],
+            usable=self.usable[:, first],
+            scale=np.bincount(kinds.of_job, self.scale).astype(np.float64),
+            room=self.room[first],
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,13 +14,14 @@ cannot be reached. So each price vector bounds the level, and the best bound is 
 The band narrows with the change of the prices, until a simplex solves the last few jobs exactly.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies.fast.congestion import Answer, Congestion, by_interior_point, by_simplex
 from gavel.policies.fast.envelope import Envelopes, Market, Vertex
+from gavel.policies.fast.job_classes import classes
 from gavel.policies.fast.targets import Targets
 from gavel.types import FloatArray, IntArray
 
@@ -98,6 +99,7 @@ class _Search:
         self.prices = self._normal(even if guess is None else guess.prices)
         self.proof: FloatArray | None = None
         self.tolerance = COARSE
+        self.different = 0  # jobs of the last question of the least congestion, those that are alike as one
         self.priced: Envelopes | None = None
         self.guess_of_level = np.inf if guess is None else guess.level * WARM_LEVEL
         self.low = 0.0  # the level that the last prices can pay for at least
@@ -110,9 +112,9 @@ class _Search:
             priced = self._lower()
             wanted = self.targets.at(self.level)
             vertex = priced.vertex(wanted)
-            jobs = self._ambiguous(priced, vertex)
+            jobs = self._ambiguous(priced, vertex, wanted)
             answer = self._least_congestion(vertex, jobs, wanted)
-            most = 1 + (LOOSE_TOLERANCE if self.tolerance <= FINE or len(jobs) <= FEW else TOLERANCE)
+            most = 1 + (LOOSE_TOLERANCE if self.tolerance <= FINE or self.different <= FEW else TOLERANCE)
             is_reached = answer.z <= 1 + TOLERANCE
             if is_reached or (not self._reprice(answer, wanted, len(jobs)) and answer.z <= most):
                 fractions = vertex.of_types(len(self.elastic))
@@ -168,14 +170,14 @@ class _Search:
             self.low = self.guess_of_level
         self.guess_of_level = np.inf
 
-    def _ambiguous(self, priced: Envelopes, vertex: Vertex) -> IntArray:
-        """Step 3: the jobs of small margin, the smallest if there are too many."""
+    def _ambiguous(self, priced: Envelopes, vertex: Vertex, wanted: FloatArray) -> IntArray:
+        """Step 3: the jobs of small margin, the smallest if there are too many that are not alike."""
         if self.band >= 1:
             return np.flatnonzero(vertex.share > 0)
         margin = priced.margin(vertex)
         margin[vertex.share <= 0] = np.inf
         jobs = np.flatnonzero(margin < self.band)
-        if len(jobs) > self.limit:
+        if len(jobs) > self.limit < len(classes([*self.market.rates[:, jobs], wanted[jobs]]).first):
             jobs = jobs[np.argpartition(margin[jobs], self.limit)[: self.limit]]
         return jobs
 
@@ -188,13 +190,22 @@ class _Search:
             z = 1 + float(((held - self.market.workers) / self.elastic).max())
             return Answer(z, np.zeros((len(self.elastic), 0)), self.prices)
         asked, unit = _question(self.market.of(jobs), self.elastic, wanted[jobs], held)
-        exact = by_simplex(asked) if len(jobs) <= MOST_BY_SIMPLEX else None
-        if exact is None:
-            close = by_interior_point(asked, self.tolerance if len(jobs) > FEW else FINE)
-            if close.is_settled or not MOST_BY_SIMPLEX < len(jobs) <= FEW:
-                return Answer(close.z, close.fractions, close.prices / unit, close.is_settled)
-            exact = by_simplex(asked) or close  # types that these jobs cannot tell apart: slower, but exact
-        return Answer(exact.z, exact.fractions, exact.prices / unit, exact.is_settled)
+        if len(jobs) <= MOST_BY_SIMPLEX:  # at a vertex hardly a job is divided, alike or not: fewer gangs move
+            answer = self._answered(asked)
+            return replace(answer, prices=answer.prices / unit)
+        kinds = asked.alike()
+        answer = self._answered(asked.of(kinds))
+        return replace(answer, fractions=answer.fractions[:, kinds.of_job], prices=answer.prices / unit)
+
+    def _answered(self, asked: Congestion) -> Answer:
+        self.different = size = len(asked.scale)
+        exact = by_simplex(asked) if size <= MOST_BY_SIMPLEX else None
+        if exact is not None:
+            return exact
+        close = by_interior_point(asked, self.tolerance if size > FEW else FINE)
+        if close.is_settled or not MOST_BY_SIMPLEX < size <= FEW:
+            return close
+        return by_simplex(asked) or close  # types that these jobs cannot tell apart: slower, but exact
 
     def _reprice(self, answer: Answer, wanted: FloatArray, size: int) -> bool:
         """Step 5: take the next prices if they prove more, and set the band by how far they are from the last."""
@@ -205,7 +216,9 @@ class _Search:
             self.band = min(1.0, max(WIDTH * float(ratio[prices + self.prices > 1e-9].max(initial=0.0)), LEAST_BAND))
             self.prices = prices
             return True
-        if self.tolerance > FINE and size > FEW and proven > 1 - MEANT * COARSE:  # they were meant to prove no more
+        if (
+            self.tolerance > FINE and self.different > FEW and proven > 1 - MEANT * COARSE
+        ):  # they were meant to prove no more
             self.tolerance, self.band = FINE, max(LEAST_BAND, AFTER_COARSE * self.band)
             self.prices = prices
             return False

@@ -16,9 +16,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from gavel.policies import measures
-from gavel.policies.fast.job_classes import Classes
 from gavel.policies.fast.packed_totals import Floors, packed_greatest
-from gavel.policies.fast.rearranged_alike import alike, expanded, improved, of_classes
+from gavel.policies.fast.rearranged_alike import alike, by_classes
 from gavel.policies.fast.rearranged_places import NOISE, placed
 from gavel.policies.fast.rearranged_question import Asked, Prices
 from gavel.policies.programs.program import MOST_VIOLATION, named
@@ -94,17 +93,12 @@ def _solved(asked: Asked, start: FloatArray) -> tuple[FloatArray, float, Prices]
         return _settled(asked, None, np.inf)
     kinds = alike(asked)
     if 2 * len(kinds.first) <= jobs:
-        return _by_classes(asked, kinds)
+        return by_classes(asked, kinds)
     order = np.lexsort((asked.gain.max(axis=1), asked.group))
     sample = np.sort(order[::SAMPLE_EVERY])
     held = asked.of(sample, asked.left(np.zeros_like(start))).used(start[sample])
     rough = _solved(asked.of(sample, held), start[sample])
     return None if rough is None else _settled(asked, _balanced(asked, rough[2]), BAND / np.sqrt(len(sample)))
-
-
-def _by_classes(asked: Asked, kinds: Classes) -> tuple[FloatArray, float, Prices] | None:
-    answer = placed(of_classes(asked, kinds))
-    return None if answer is None else improved(asked, expanded(asked, kinds, answer[0]), answer[1])
 
 
 def _balanced(asked: Asked, prices: Prices) -> Prices:

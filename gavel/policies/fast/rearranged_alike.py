@@ -1,9 +1,10 @@
 """Many jobs rearranged from classes of jobs that are nearly alike.
 
-The jobs of a class have the same service on each type, and nearly the same gain. So the answer for the classes, each
-as one job, is a valid one for the jobs, and its prices are nearly right. Then the jobs whose choice is not the best at
-the prices, or nearly not, are placed anew in what the others leave: the total only rises, and the prices of each such
-program prove how far it is from the greatest.
+The jobs of a class have the same service on each type, and nearly the same gain. A linear program places each class as
+one job. Among its members those that gain most go first, so only few have a choice that is not clear: those near a
+place in that order at which the choice changes. These are placed by themselves in the next program, in which the others
+of their class before and after them are classes of their own. Its answer is the greatest for the jobs, too, once all
+members of each such class have the same; its prices prove how far it is from that.
 """
 
 import numpy as np
@@ -14,22 +15,46 @@ from gavel.policies.fast.rearranged_question import Asked, Prices
 from gavel.types import BoolArray, FloatArray, IntArray
 
 NEARLY = 0.03  # relative: gains of one class are that near to each other
-MOST_ROUNDS = 20
-MOST_PLACED = 8_000  # jobs a round; with more the linear program takes seconds
-NEAREST, WIDER = (
-    6,
-    2,
-)  # jobs of each group whose choice is nearest to another one, in the first round; times, each round
+MOST_ROUNDS = 8
+NEAREST, WIDER = 2, 2  # places on either side of a change of choice at which jobs are by themselves; times, each round
+ALIKE = -2  # the choice of jobs that all have the same
+ROUNDING = 1e-9  # relative, of what a job keeps
+MOST_PARTS = 15_000  # with more the linear program takes long
 EXACT = 1e-8  # relative distance to the bound: less than one job's place in the order of a class counts
-TIGHT = 0.5  # of a job's best service: a job that keeps more is in a class with those alone that keep as much
+
+
+def by_classes(asked: Asked, kinds: Classes) -> tuple[FloatArray, float, Prices] | None:
+    """Return the best fractions (k, m), their relative distance to the bound, and prices; None if they are not valid.
+
+    `kinds`: the classes of all jobs, of `alike`.
+    """
+    parts, nearest, answer = kinds, NEAREST, None
+    for _ in range(MOST_ROUNDS):
+        placed_parts = placed(of_classes(asked, parts))
+        if placed_parts is None:
+            return answer
+        of_part, prices, demand = placed_parts
+        fractions = expanded(asked, parts, of_part)
+        apart = max(0.0, asked.apart(fractions, prices, _demands(asked, prices, demand[parts.of_job])))
+        answer = fractions, apart, prices
+        if apart <= EXACT or len(parts.first) > MOST_PARTS:
+            break
+        parts, nearest = _parts(asked, kinds, fractions, nearest), WIDER * nearest
+    return answer
+
+
+def _demands(asked: Asked, prices: Prices, of_class: FloatArray) -> FloatArray:
+    """Return a price for what each job keeps itself, (k,): its class's or its own, whichever proves more."""
+    own = asked.demand(prices)
+    bounds = [np.maximum(0.0, asked.worth(prices, each).max(axis=1)) - each * asked.least for each in (own, of_class)]
+    demands: FloatArray = np.where(bounds[0] < bounds[1], own, of_class)
+    return demands
 
 
 def alike(asked: Asked) -> Classes:
-    """Return the classes of jobs with equal service, and nearly equal gain where they may have nothing."""
-    gain = asked.gain.max(axis=1)
-    sizes = np.round(np.log(np.maximum(gain, NOISE)) / NEARLY)
-    keeps = _shares_alike(asked)
-    sizes[keeps] = np.inf
+    """Return the classes of jobs with equal service, and nearly equal gain: an equal one where they share alike."""
+    gain, keeps = asked.gain.max(axis=1), _shares_alike(asked)
+    sizes = np.where(keeps, gain, np.round(np.log(np.maximum(gain, NOISE)) / NEARLY))
     least = np.where(keeps, np.inf, asked.least)
     return classes([asked.service, asked.scale, asked.group, sizes, least, asked.among.T.astype(float)])
 
@@ -55,66 +80,104 @@ def of_classes(asked: Asked, kinds: Classes) -> Asked:
 
 
 def expanded(asked: Asked, kinds: Classes, of_class: FloatArray) -> FloatArray:
-    """Return the fractions (k, m) of the members: of those that keep some by what they keep, else the most gain first.
+    """Return the fractions (k, m) of the members: of those that keep some what they keep, else the most gain first.
 
     `of_class` (c, m) are parts of the whole class's time.
     """
     whole = of_class * kinds.count[:, None]
-    kept = np.bincount(kinds.of_job, asked.least, len(kinds.first))
-    by_least = asked.least / np.where(kept > 0, kept, 1.0)[kinds.of_job]
-    place = _place_in_group(kinds.of_job, -asked.gain.max(axis=1))
-    ends = whole.cumsum(axis=1)[kinds.of_job]
-    begins = ends - whole[kinds.of_job]
-    in_order = np.minimum(ends, place[:, None] + 1) - np.maximum(begins, place[:, None])
-    parts = np.where((asked.least > 0)[:, None], by_least[:, None] * whole[kinds.of_job], np.maximum(0.0, in_order))
+    parts: FloatArray = np.where(
+        (asked.least > 0)[:, None], _kept_alike(asked, kinds, whole), _in_turn(asked, kinds, whole)
+    )
     return parts
 
 
-def improved(asked: Asked, fractions: FloatArray, prices: Prices) -> tuple[FloatArray, float, Prices] | None:
-    """Return the best fractions (k, m), their relative distance to the bound, and prices; None if they do not settle.
+def _in_turn(asked: Asked, kinds: Classes, whole: FloatArray) -> FloatArray:
+    """Return what jobs have of their class's time, (k, m), if those that gain most come first, to the fastest types."""
+    fastest = np.argsort(-asked.service[kinds.first], axis=1, kind="stable")
+    ends = np.take_along_axis(whole, fastest, axis=1).cumsum(axis=1)
+    begins = np.column_stack([np.zeros(len(ends)), ends[:, :-1]])
+    place = _place_in_group(kinds.of_job, -asked.gain.max(axis=1))[:, None]
+    turn = np.minimum(ends[kinds.of_job], place + 1) - np.maximum(begins[kinds.of_job], place)
+    parts: FloatArray = np.empty_like(turn)
+    np.put_along_axis(parts, fastest[kinds.of_job], np.maximum(0.0, turn), axis=1)
+    return parts
 
-    `fractions` (k, m) are valid, and `prices` nearly right.
+
+def _kept_alike(asked: Asked, kinds: Classes, whole: FloatArray) -> FloatArray:
+    """Return what jobs that keep some have of their class's time on the types, (k, m): all have the same mix of them.
+
+    Each has the time in which the mix gives it what it keeps; what is left over goes to those that gain most.
     """
-    nearest = NEAREST
-    for _ in range(MOST_ROUNDS):
-        again = _to_place(asked, fractions, prices, nearest)
-        rest = fractions.copy()
-        rest[again] = 0.0
-        answer = placed(asked.of(again, asked.left(rest)))
-        if answer is None:
-            return None
-        rest[again], prices, of_placed = answer
-        fractions, demand = rest, asked.demand(prices)
-        demand[again] = of_placed
-        apart = asked.apart(fractions, prices, demand)
-        if apart <= EXACT:
-            return fractions, max(0.0, apart), prices
-        nearest *= WIDER
-    return None
+    time, service = whole.sum(axis=1), (whole * asked.service[kinds.first]).sum(axis=1)
+    mix = whole / np.where(time > 0, time, 1.0)[:, None]
+    needed = asked.least * (time / np.where(service > 0, service, 1.0))[kinds.of_job]
+    free = np.maximum(0.0, 1.0 - needed)
+    left = np.maximum(0.0, time - np.bincount(kinds.of_job, needed, len(time)))[kinds.of_job]
+    own: FloatArray = (needed + np.clip(left - _before(asked, kinds, free), 0.0, free))[:, None] * mix[kinds.of_job]
+    return own
+
+
+def _before(asked: Asked, kinds: Classes, amount: FloatArray) -> FloatArray:
+    """Return what those of a job's class that gain more have of an `amount` (k,) together, (k,)."""
+    order = np.lexsort((-asked.gain.max(axis=1), kinds.of_job))
+    until = np.cumsum(amount[order])
+    begins = np.repeat(np.append(0.0, until)[np.cumsum(kinds.count) - kinds.count], kinds.count)
+    before = np.empty_like(amount)
+    before[order] = until - amount[order] - begins
+    return before
 
 
 def _shares_alike(asked: Asked) -> BoolArray:
-    """Return which jobs are in no group and keep little: a class of them may share by what each keeps, (k,)."""
-    alike: BoolArray = (asked.group < 0) & (asked.least > 0) & (asked.least < TIGHT * asked.service.max(axis=1))
+    """Return which jobs are in no group and keep no more than any of their types gives them, (k,).
+
+    So whatever mix of types a class of them has, there is a part of the time in which it gives each what it keeps.
+    """
+    slowest = np.where(asked.service > 0, asked.service, np.inf).min(axis=1)
+    alike: BoolArray = (asked.group < 0) & (asked.least > 0) & (asked.least <= slowest)
     return alike
 
 
-def _to_place(asked: Asked, fractions: FloatArray, prices: Prices, nearest: int) -> IntArray:
-    """Return the rows of the jobs to be placed anew: those that lose by their place, and those near another choice."""
-    demand = asked.demand(prices)
-    worth = np.column_stack([asked.worth(prices, demand), np.where(asked.least > 0, -np.inf, 0.0)])
-    ordered = np.sort(worth, axis=1)
-    has = np.where(fractions > 0, fractions * np.where(fractions > 0, worth[:, :-1], 0.0), 0.0).sum(axis=1)
-    most = np.maximum(0.0, ordered[:, -1])
-    unit = np.where(demand > 0, demand * asked.service.max(axis=1), asked.gain.max(axis=1))
-    loss, lead = (most - has) / unit, (ordered[:, -1] - ordered[:, -2]) / unit
-    loses = loss > NOISE
-    near = _place_in_group(asked.group, np.where(loses, -loss, lead)) < nearest
-    again = np.flatnonzero(loses | near)
-    if len(again) > MOST_PLACED:
-        urgent = np.argsort(np.where(near, np.inf, loss)[again])[-MOST_PLACED:]
-        again = np.sort(again[urgent])
-    return again
+def _parts(asked: Asked, kinds: Classes, fractions: FloatArray, nearest: int) -> Classes:
+    """Return the classes in parts: jobs near a change of choice by themselves, those between them together.
+
+    Jobs that keep some and gain the same share alike: their class stays whole.
+    """
+    gain = asked.gain.max(axis=1)
+    order = np.lexsort((-gain, kinds.of_job))
+    of_class, ends = kinds.of_job[order], np.cumsum(kinds.count)
+    is_same = gain[order[ends - kinds.count]] == gain[order[ends - 1]]
+    keeps = is_same[of_class] & (asked.least[order] > 0)
+    chosen, divided = _choices(asked, fractions)
+    chosen, divided = np.where(keeps, ALIKE, chosen[order]), divided[order] & ~keeps
+    changes = np.ones(len(order) + 1, dtype=bool)  # before each job, and after the last one
+    changes[1:-1] = (of_class[1:] != of_class[:-1]) | (chosen[1:] != chosen[:-1]) | divided[1:] | divided[:-1]
+    alone = _within(changes, nearest) & ~keeps
+    begins = changes[:-1] | alone
+    begins[1:] |= alone[:-1]
+    of_job = np.empty(len(order), dtype=np.int64)
+    of_job[order] = np.cumsum(begins) - 1
+    return Classes(order[begins], np.bincount(of_job), of_job)
+
+
+def _choices(asked: Asked, fractions: FloatArray) -> tuple[IntArray, BoolArray]:
+    """Return each job's choice, (k,), and whether it is between two, (k,).
+
+    A job that keeps some chooses between just that and all of its time, in whatever mix of the types its class has.
+    """
+    keeps, got = asked.least > 0, (asked.service * fractions).sum(axis=1)
+    is_all = fractions.sum(axis=1) >= 1 - NOISE
+    has_least = got <= asked.least * (1 + ROUNDING)
+    chosen = np.where(fractions.any(axis=1), fractions.argmax(axis=1), -1)
+    divided = ((fractions > NOISE) & (fractions < 1 - NOISE)).any(axis=1)
+    return np.where(keeps, is_all, chosen), np.where(keeps, ~(is_all | has_least), divided)
+
+
+def _within(changes: BoolArray, nearest: int) -> BoolArray:
+    """Return which jobs (k,) are so near to one of the `changes` (k + 1,), which lie before and after them."""
+    count, every = np.append(0, np.cumsum(changes)), np.arange(len(changes) - 1)
+    last, first = np.minimum(every + nearest, len(every)) + 1, np.maximum(every - nearest + 1, 0)
+    near: BoolArray = count[last] > count[first]
+    return near
 
 
 def _place_in_group(group: IntArray, number: FloatArray) -> IntArray:
