@@ -1,7 +1,9 @@
 """Who gets the orders of an agent over the API, and what an agent may send."""
 
-from collections.abc import Iterator
-from contextlib import closing
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -27,6 +29,14 @@ GIVEN = CodeGiven(asked=CodeAsked(digest="0" * 64), pack=FilePack("/elsewhere/pa
 def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     with an_api(tmp_path_factory.mktemp("api")) as made:
         yield made
+
+
+@contextmanager
+def while_running(work: Callable[[], None]) -> Iterator[None]:
+    running = threading.Thread(target=work)
+    running.start()
+    yield
+    running.join(10.0)
 
 
 def opened(access: Access) -> ClientConnection:
@@ -71,6 +81,26 @@ def test_letters_come_and_replies_go_and_the_end_is_told(api: Service) -> None:
         made.remove()
         wait_until(box.is_gone)
         assert box.letter() is None
+
+
+def test_an_allocation_into_which_replies_are_written_goes_at_once(api: Service) -> None:
+    """Deleted file by file, its folder would stay if another file came between; and its agent would never be told."""
+    for _ in range(20):
+        made, _ = an_allocation(api)
+        folder, is_over = made.folder / "n0", threading.Event()
+
+        def write(folder: Path = folder, is_over: threading.Event = is_over) -> None:
+            for number in itertools.count():
+                if is_over.is_set():
+                    return
+                with suppress(OSError):
+                    (folder / f"reply.{number}").write_bytes(b"x")
+
+        with while_running(write):
+            wait_until(lambda folder=folder: len(list(folder.glob("reply.*"))) > 5)
+            made.remove()
+            is_over.set()
+        assert not made.folder.exists()
 
 
 def test_code_comes_with_the_key_of_the_allocation(api: Service) -> None:

@@ -3,6 +3,7 @@
 import secrets
 import shutil
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -157,5 +158,10 @@ class Allocation:
         return any(f"gavel/{seen.key[0]}/{seen.key[1]}" == group for answer in answers for seen in answer.shards)
 
     def remove(self) -> None:
-        """Delete its folder."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Delete its folder; it is gone at once, though a connection may be writing a reply into it."""
+        removed = self.folder.parents[1] / "removed"
+        with suppress(OSError):
+            removed.mkdir(mode=0o700, exist_ok=True)
+            self.folder.rename(removed / self.folder.name)
+        shutil.rmtree(removed, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)  # if it could not be moved
