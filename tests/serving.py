@@ -19,13 +19,15 @@ CHECK = {"path": "/ready", "interval_s": 0.2, "failures": 2}
 PROGRAM = """
 import http.server, os, signal, sys, threading
 sick = threading.Event()
+count = [0]
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         if self.path == "/sick":
             sick.set()
         if self.path == "/die":
             os.kill(os.getpid(), signal.SIGKILL)
-        body = VERSION.encode()
+        count[0] += self.path == "/"
+        body = (f"asked_total {count[0]}" if self.path == "/metrics" else VERSION).encode()
         self.send_response(503 if sick.is_set() else 200)
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
@@ -85,23 +87,25 @@ def answer(address: str, path: str = "/") -> str:
 
 
 class Load:
-    """Requests one after the other: to HAProxy, or each to an endpoint that the service names at that moment."""
+    """Requests of each client one after the other: to HAProxy, or to an endpoint that the service names just then."""
 
-    def __init__(self, client: Client, job_id: str, through: str = "") -> None:
+    def __init__(self, client: Client, job_id: str, through: str = "", clients: int = 1) -> None:
         self._through = through
         self.answers: Counter[str] = Counter()
         self.failures: list[str] = []
         self._client, self._job_id = client, job_id
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
+        self._stop, self._lock = threading.Event(), threading.Lock()
+        self._threads = [threading.Thread(target=self._run) for _ in range(clients)]
 
     def __enter__(self) -> "Load":
-        self._thread.start()
+        for each in self._threads:
+            each.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stop.set()
-        self._thread.join(LIMIT_S)
+        for each in self._threads:
+            each.join(LIMIT_S)
 
     def _one(self, turn: int) -> str:
         there = endpoints(self._client, self._job_id)
@@ -109,9 +113,15 @@ class Load:
 
     def _run(self) -> None:
         turn = 0
-        while not self._stop.wait(0.02):
-            turn += 1
-            try:
-                self.answers[answer(self._through or self._one(turn))] += 1
-            except (httpx.HTTPError, GavelApiError, OSError, ZeroDivisionError) as error:
-                self.failures.append(repr(error))
+        with httpx.Client(timeout=5.0, headers={"Connection": "close"}) as own:
+            while not self._stop.wait(0.02):
+                turn += 1
+                self._ask(own, turn)
+
+    def _ask(self, own: httpx.Client, turn: int) -> None:
+        try:
+            text = own.get(f"http://{self._through or self._one(turn)}/").raise_for_status().text
+            with self._lock:
+                self.answers[text] += 1
+        except (httpx.HTTPError, GavelApiError, OSError, ZeroDivisionError) as error:
+            self.failures.append(repr(error))

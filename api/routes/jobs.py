@@ -287,15 +287,15 @@ def edit(
     services: ServicesDep,
     if_match: JobIfMatch = None,
 ) -> JobView:
-    """Change weight, priority or labels of an unfinished job, or replicas or version of a service, from now on."""
+    """Change weight, priority or labels of an unfinished job, or replicas, demand or version of a service."""
     job = visible_job(services, caller, job_id)
     if if_match is None:
         raise problem(428, f"send If-Match: {etag(job)} to change the job as it is now, or If-Match: *")
     if body.priority is not None:
         tiers = {tier.name: tier for tier in services.store.tiers()}
         checked_priority(body.priority, tiers[job.spec.tier], caller)
-    replicas, program = checked_change(job, body)
-    change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels, replicas=replicas, program=program)
+    of_service = checked_change(job, body)
+    change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels, **of_service)
     return _edited(job, change, if_match, response, caller, services)
 
 

@@ -26,8 +26,8 @@ class PolicyPut(Request):
     model_config = example(policy="max_min_fairness?water_filling=true")
 
     policy: CompositionText | None = Field(
-        description="A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: the "
-        "policy of the settings again.",
+        description="A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: that "
+        "of the settings.",
     )
 
 

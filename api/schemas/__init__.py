@@ -27,6 +27,7 @@ from api.schemas.fields import (
 from api.schemas.inference import (
     CheckOfService,
     CheckView,
+    DemandView,
     EndpointList,
     EndpointView,
     ServiceOfJob,
@@ -103,6 +104,7 @@ __all__ = [
     "ClusterNodeView",
     "ClusterView",
     "DeadlineView",
+    "DemandView",
     "EndpointList",
     "EndpointView",
     "EventList",

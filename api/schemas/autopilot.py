@@ -17,7 +17,7 @@ class AutopilotPut(Request):
 
     mode: Mode | None = Field(
         None,
-        description="off: no decisions; advise: decisions, and nothing is changed; auto: what they choose is in force;"
+        description="off: no decisions; advise: decisions that change nothing; auto: they are in force;"
         " pin: `pinned` is in force.",
     )
     goal: str | None = Field(
@@ -29,8 +29,8 @@ class AutopilotPut(Request):
     candidates: list[CompositionText] | None = Field(
         None,
         max_length=100,
-        description="Compositions to choose from, `POLICY?parameter=value/PART=VALUE`; the first is the safe one."
-        " Empty: the autopilot's own.",
+        description="Compositions to choose from, `POLICY?parameter=value/PART=VALUE`, the safe one first."
+        " Empty: its own.",
     )
     epoch_s: float | None = Field(
         None, ge=EPOCH_LEAST_S, le=EPOCH_MOST_S, description="Seconds from one decision to the next."

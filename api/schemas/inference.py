@@ -1,13 +1,30 @@
 """Inference services: what a submission says of one, what a job shows of it, and how it is changed."""
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from api.schemas.fields import Argument, ImageName, LabelKey, Request, VariableName, VariableValue, View, example
+from api.schemas.fields import (
+    Argument,
+    ImageName,
+    LabelKey,
+    Request,
+    TypeName,
+    VariableName,
+    VariableValue,
+    View,
+    example,
+)
 
 REPLICAS_MAX = 256
 CheckPath = Annotated[str, StringConstraints(pattern=r"^(/[!-~]*)?$", max_length=1024)]
+
+
+MetricsPath = Annotated[str, StringConstraints(pattern=r"^/[!-~]*$", max_length=1024)]
+MetricName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]*$", max_length=200)]
+RequestsPerSecond = Annotated[float, Field(ge=0, le=1e9)]
+Rate = Annotated[float, Field(ge=1e-6, le=1e9)]
+Demand = RequestsPerSecond | Literal["measured"]
 
 
 class CheckOfService(Request):
@@ -19,7 +36,42 @@ class CheckOfService(Request):
     failures: int = Field(3, ge=1, le=1000, description="So many bad answers in a row mean that it fails.")
 
 
-class ServiceOfJob(Request):
+class DemandOfService(Request):
+    """How the number of a service's replicas follows its demand; without `demand` it is `replicas`."""
+
+    demand: Demand | None = Field(None, description="Requests per second, or `measured` by the replicas.")
+    rate: Rate | Annotated[dict[TypeName, Rate], Field(min_length=1, max_length=16)] | None = Field(
+        None,
+        description="Requests/s of one replica within its goal, or by type.",
+    )
+    headroom: float = Field(
+        0.2, ge=0, le=10, description="Part of the demand that the replicas can answer beyond it; 0.2: a fifth."
+    )
+    down_after_s: float = Field(
+        300.0, ge=0, le=86_400, description="Seconds that a lower demand lasts before replicas become fewer."
+    )
+    metrics: MetricsPath | None = Field(None, description="Path of its metrics, in the text format of Prometheus.")
+    requests_metric: MetricName | None = Field(
+        None, description="Name of the counter of requests there; all its labels are added up."
+    )
+    queue_metric: MetricName | None = Field(
+        None, description="Name of a gauge of requests that wait. Default: none is read."
+    )
+
+    @model_validator(mode="after")
+    def _has_what_it_needs(self) -> Self:
+        if (self.demand is None) != (self.rate is None):
+            raise ValueError("demand and rate go together: requests per second in all, and those of one replica")
+        if (self.metrics is None) != (self.requests_metric is None) or (self.queue_metric and not self.metrics):
+            raise ValueError("give metrics and requests_metric: the path, and the name of the counter that is there")
+        if self.demand is None and self.metrics is not None:
+            raise ValueError("metrics are read for a demand; add demand, such as measured, and rate")
+        if self.demand == "measured" and self.metrics is None:
+            raise ValueError("a measured demand needs metrics and requests_metric: where replicas count their requests")
+        return self
+
+
+class ServiceOfJob(DemandOfService):
     """The part of a submission that says what an inference service needs."""
 
     model_config = example(
@@ -36,7 +88,9 @@ class ServiceOfJob(Request):
     liveness: CheckOfService | None = Field(
         None, description="One that fails it is replaced. Default: only when its program ends."
     )
-    replicas: int = Field(1, ge=0, le=REPLICAS_MAX, description="How many replicas it has now.")
+    replicas: int = Field(
+        1, ge=0, le=REPLICAS_MAX, description="How many replicas it has now; with a demand, until that is known."
+    )
     replicas_min: int | None = Field(None, ge=0, le=REPLICAS_MAX, description="The fewest. Default: as many as now.")
     replicas_max: int | None = Field(None, ge=1, le=REPLICAS_MAX, description="The most. Default: as many as now.")
     min_available: int | None = Field(
@@ -88,9 +142,7 @@ class ServiceOfJob(Request):
 class ServiceSubmit(Request):
     """The part of a submission that makes the job an inference service."""
 
-    service: ServiceOfJob | None = Field(
-        None, description="What an inference service needs besides its program; with `mode` service."
-    )
+    service: ServiceOfJob | None = Field(None, description="What an inference service needs besides its program.")
 
 
 class VersionOfService(Request):
@@ -115,6 +167,7 @@ class ServicePatch(Request):
     replicas: int | None = Field(
         None, ge=0, le=REPLICAS_MAX, description="Of a service, from its replicas_min to its replicas_max."
     )
+    demand: Demand | None = Field(None, description="Of a service with a rate: requests/s, or `measured`.")
     new_version: VersionOfService | None = Field(None, description="Of a service: what its replicas run from now on.")
 
 
@@ -125,6 +178,31 @@ class CheckView(View):
     interval_s: float
     timeout_s: float
     failures: int
+
+
+class DemandView(View):
+    """How the number of a service's replicas follows its demand; all in requests per second."""
+
+    stated: Demand = Field(description="What was stated; `measured`: what the replicas count.")
+    rates: dict[str, float] = Field(
+        description="What one replica answers within its latency goal, by accelerator type; the empty name: on any."
+    )
+    headroom: float
+    down_after_s: float
+    metrics: str = Field(description="Path where replicas tell their metrics; empty: nowhere.")
+    requests_metric: str
+    queue_metric: str
+    now: float | None = Field(description="The demand, as it was last known; null: it never was.")
+    forecast: float | None = Field(description="What is expected within the next `lead_s` seconds, or is there now.")
+    lead_s: float = Field(description="Seconds from the making of a replica to its being ready, as measured.")
+    needed: float = Field(description="What the replicas are to answer: headroom and the recent past included.")
+    replicas: dict[str, int] | None = Field(
+        description="How many are wanted, by accelerator type; null: the demand is not known yet."
+    )
+    answered: float = Field(description="What so many replicas answer; less than `needed`: no more can be.")
+    bound: Literal["", "replicas_min", "replicas_max", "room", "down_after_s", "readiness"] = Field(
+        description="What keeps the number from being what the demand alone would ask for; empty: nothing."
+    )
 
 
 class ServiceView(View):
@@ -147,6 +225,7 @@ class ServiceView(View):
     refused_version: int = Field(description="The newest that was given up; 0: none was.")
     replicas_now: int = Field(description="Those there are, without those that leave.")
     ready: int = Field(description="Those that are endpoints.")
+    demand: DemandView | None = Field(description="null: the number of replicas is stated.")
 
 
 class ServiceShown(View):

@@ -109,7 +109,7 @@ class ProgramSubmit(Request):
         " $GAVEL_SNAPSHOT_DIR, while it goes on. With `restore`, without `total_steps`: a step is a second of its run.",
     )
     restore: ShellLine | None = Field(
-        None, description="Shell line that gives back what `dump` saved in $GAVEL_SNAPSHOT_DIR, before a start."
+        None, description="Shell line that gives back what `dump` saved there, before a start."
     )
     image: ImageName | None = Field(
         None, description="Container image that the ranks run in, with its own interpreter and packages."
@@ -121,7 +121,7 @@ class ProgramSubmit(Request):
         " node fetches once. A rank has the place of `train` in GAVEL_DATA_TRAIN.",
     )
     code: CodeOfJob | None = Field(
-        None, description="A stored code version: the job runs in a copy of its own, taken from `workdir`."
+        None, description="A stored code version: the job runs in a copy of its own, from `workdir`."
     )
     labels: dict[LabelKey, LabelValue] = Field(default_factory=dict, max_length=32)
     throughputs: dict[TypeName, StepsPerSecond] = Field(

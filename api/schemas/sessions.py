@@ -29,7 +29,7 @@ class SessionSubmit(Request):
         ge=30,
         le=31_536_000,
         description="The session ends when for so many seconds nobody was connected and it printed nothing."
-        " Default: it does not end so.",
+        " Default: it does not.",
     )
 
 

@@ -1,7 +1,6 @@
 """Checks what a submission says of an inference service, and how one may be changed."""
 
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 from api.http.errors import invalid
@@ -9,10 +8,11 @@ from api.schemas import CheckOfService, JobPatch, JobSubmit, ServiceOfJob
 from api.submission.sessions import LOCAL
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.services.spreading import domain_of
-from gavel.types import Check, Job, JobSpec, ServiceSpec, Serving
+from gavel.types import Check, DemandSpec, Job, JobSpec, Metrics, ServiceSpec, Serving
 from gavel.types.environment import reserved
-from gavel.types.services import NODE
+from gavel.types.services import ANY_TYPE, MEASURED, NODE
 
+HEADROOM, DOWN_AFTER_S = (ServiceOfJob.model_fields[name].default for name in ("headroom", "down_after_s"))
 NOT_OF_A_SERVICE = ("total_steps", "deadline_at_s", "dump", "restore", "sizes", "global_batch")
 
 
@@ -31,6 +31,16 @@ def check_service(body: JobSubmit, backend: str) -> None:
     if body.service.port and (backend == LOCAL or not body.service.spread_hard):
         one = "the replicas share one machine" if backend == LOCAL else "two replicas could meet on one node"
         raise invalid("service.port", f"{one}; give 0 for a free port, which GAVEL_REPLICA_PORT names")
+
+
+def check_rates(spec: JobSpec, feasibility: Feasibility) -> None:
+    """Raise a 422 problem for the rate on an accelerator type that no replica can have."""
+    if spec.service is None or spec.service.demand is None or not spec.service.demand.is_by_type:
+        return
+    possible = feasibility.types_of(spec)
+    if wrong := [name for name in spec.service.demand.rates if name not in possible]:
+        there = f"a replica can have {', '.join(possible)}" if possible else "no type can have a replica"
+        raise invalid("service.rate", f"{wrong[0]} is no accelerator type that a replica may have; {there}")
 
 
 def check_domains(spec: JobSpec, feasibility: Feasibility) -> None:
@@ -70,13 +80,32 @@ def service_of(body: ServiceOfJob | None) -> ServiceSpec | None:
             port=body.port,
             readiness=_check(body.readiness),
             liveness=None if body.liveness is None else _check(body.liveness),
+            metrics=_metrics(body),
         ),
         spread_by=body.spread_by or "",
         spread_hard=body.spread_hard,
         surge=body.surge,
         drain_s=body.drain_s,
         rollout_s=body.rollout_s,
+        demand=_demand(body),
     )
+
+
+def _demand(body: ServiceOfJob) -> DemandSpec | None:
+    if body.demand is None or body.rate is None:
+        return None
+    return DemandSpec(
+        rates=body.rate if isinstance(body.rate, dict) else {ANY_TYPE: body.rate},
+        stated=None if body.demand == MEASURED else float(body.demand),
+        headroom=body.headroom,
+        down_after_s=body.down_after_s,
+    )
+
+
+def _metrics(body: ServiceOfJob) -> Metrics | None:
+    if body.metrics is None or body.requests_metric is None:
+        return None
+    return Metrics(path=body.metrics, requests=body.requests_metric, queue=body.queue_metric or "")
 
 
 def _check(body: CheckOfService) -> Check:
@@ -102,6 +131,21 @@ def stated_service(service: ServiceSpec | None) -> dict[str, Any] | None:
         "surge": service.surge,
         "drain_s": service.drain_s,
         "rollout_s": service.rollout_s,
+        **_stated_demand(service),
+    }
+
+
+def _stated_demand(service: ServiceSpec) -> dict[str, Any]:
+    demand, metrics = service.demand, service.serving.metrics
+    rates = None if demand is None else demand.rates
+    return {
+        "demand": service.stated_demand,
+        "rate": rates if rates is None else rates.get(ANY_TYPE, rates),
+        "headroom": HEADROOM if demand is None else demand.headroom,
+        "down_after_s": DOWN_AFTER_S if demand is None else demand.down_after_s,
+        "metrics": metrics and metrics.path,
+        "requests_metric": metrics and metrics.requests,
+        "queue_metric": (metrics and metrics.queue) or None,
     }
 
 
@@ -110,18 +154,29 @@ def checked_fields(check: Check) -> dict[str, Any]:
     return {name: getattr(check, name) for name in ("path", "interval_s", "timeout_s", "failures")}
 
 
-def checked_change(job: Job, body: JobPatch) -> tuple[int | None, Mapping[str, Any] | None]:
-    """Return the replicas and the changed fields of the program, None: no change. Raise a 422 problem."""
+def checked_change(job: Job, body: JobPatch) -> dict[str, Any]:
+    """Return what is to change of a service, as the fields of a JobEdit. Raise a 422 problem for what may not."""
     service = job.spec.service
-    for name in ("replicas", "new_version"):
+    for name in ("replicas", "demand", "new_version"):
         if service is None and getattr(body, name) is not None:
             raise invalid(name, f"job {job.id} is no service; only a service has it")
     if service is None:
-        return None, None
+        return {}
+    _check_number(job.id, service, body)
+    program = None if body.new_version is None else _program(job, body)
+    return {"replicas": body.replicas, "demand": body.demand, "program": program}
+
+
+def _check_number(job_id: str, service: ServiceSpec, body: JobPatch) -> None:
     least, most = service.replicas_min, service.replicas_max
+    if body.replicas is not None and service.demand is not None:
+        raise invalid("replicas", f"those of service {job_id} follow its demand; change that")
     if body.replicas is not None and not least <= body.replicas <= most:
-        raise invalid("replicas", f"service {job.id} has {least} to {most} replicas; give one of these")
-    return body.replicas, None if body.new_version is None else _program(job, body)
+        raise invalid("replicas", f"service {job_id} has {least} to {most} replicas; give one of these")
+    if body.demand is not None and service.demand is None:
+        raise invalid("demand", f"service {job_id} has no rate; submit another one with demand and rate")
+    if body.demand == MEASURED and service.serving.metrics is None:
+        raise invalid("demand", f"service {job_id} names no metrics; submit another one that does")
 
 
 def _program(job: Job, body: JobPatch) -> dict[str, Any]:

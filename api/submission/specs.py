@@ -15,7 +15,7 @@ from api.schemas import CatalogueEntry, JobArraySubmit, JobSubmit
 from api.services import Services
 from api.submission.code import check_code, check_image
 from api.submission.folders import check_folders, program_files
-from api.submission.inference import check_domains, check_service, service_of
+from api.submission.inference import check_domains, check_rates, check_service, service_of
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
@@ -92,6 +92,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_needs(spec, rules.feasibility)
     _check_stay(spec, rules)
     check_domains(spec, rules.feasibility)
+    check_rates(spec, rules.feasibility)
     return spec
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
-from api.schemas import CheckView, EndpointList, EndpointView, ServiceView, TargetGroup
-from gavel.types import Check, Job, JobState, ServiceStatus
+from api.schemas import CheckView, DemandView, EndpointList, EndpointView, ServiceView, TargetGroup
+from gavel.types import Check, DemandStatus, Job, JobState, ServiceSpec, ServiceStatus
 
 
 def service_fields(job: Job) -> dict[str, Any]:
@@ -32,10 +32,10 @@ def service_view(job: Job) -> ServiceView:
         port=service.serving.port,
         readiness=_check(service.serving.readiness),
         liveness=None if liveness is None else _check(liveness),
-        replicas=service.replicas,
+        replicas=service.wanted_by(status),
         replicas_min=service.replicas_min,
         replicas_max=service.replicas_max,
-        min_available=service.available_of(service.replicas),
+        min_available=service.available_of(service.wanted_by(status)),
         spread_by=service.spread_by,
         spread_hard=service.spread_hard,
         surge=service.surge,
@@ -46,6 +46,29 @@ def service_view(job: Job) -> ServiceView:
         refused_version=status.refused,
         replicas_now=status.replicas,
         ready=status.ready,
+        demand=_demand(service, status.demand or DemandStatus()),
+    )
+
+
+def _demand(service: ServiceSpec, status: DemandStatus) -> DemandView | None:
+    demand, metrics, stated = service.demand, service.serving.metrics, service.stated_demand
+    if demand is None or stated is None:
+        return None
+    return DemandView(
+        stated=stated,
+        rates=dict(demand.rates),
+        headroom=demand.headroom,
+        down_after_s=demand.down_after_s,
+        metrics=metrics.path if metrics else "",
+        requests_metric=metrics.requests if metrics else "",
+        queue_metric=metrics.queue if metrics else "",
+        now=status.level,
+        forecast=None if status.level is None else status.forecast,
+        lead_s=status.lead_s,
+        needed=status.needed,
+        replicas=None if status.replicas is None else dict(status.replicas),
+        answered=demand.answered(status.replicas or {}),
+        bound=status.bound,
     )
 
 

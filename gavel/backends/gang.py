@@ -17,6 +17,7 @@ from gavel.backends.gang_records import (
     gang_record,
     lease_record,
     ready_port,
+    replica_load,
     started_boottime_s,
     supervisor_process,
 )
@@ -24,7 +25,7 @@ from gavel.backends.lease_rules import extends, overdue_at_s
 from gavel.backends.output import Mask
 from gavel.backends.reports import ReportReader
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangOutcome, GangState, JobId
+from gavel.types import GangExit, GangOutcome, GangState, JobId, Load
 
 GangKey = tuple[JobId, int]
 """A job and the generation of its lease."""
@@ -260,6 +261,14 @@ class LocalGang:
             port = None if record is None else ready_port(record)
             return "" if port is None else f"{address}:{port}"
         return ""
+
+    def load(self) -> Load | None:
+        """Return the load of a replica that runs and counts its requests; None if nothing is known of it."""
+        if not self.instruction.serving or self.state is not GangState.RUNNING:
+            return None
+        with suppress(ValueError):
+            return replica_load(machine.read_object(self.directory / "load.json") or {})
+        return None
 
     def _look_for_start(self) -> None:
         if self.started_boottime_s is None:

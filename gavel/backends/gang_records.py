@@ -12,7 +12,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 from gavel.backends import machine
 from gavel.backends.lease_rules import END_REASONS
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangOutcome
+from gavel.types import GangExit, GangOutcome, Load
+from gavel.types.services import DEMAND_MAX
 
 TEXT_CHARACTERS = 1 << 14
 PID_MAX = 1 << 22
@@ -89,6 +90,20 @@ def started_boottime_s(record: Mapping[str, Any]) -> float:
 def ready_port(record: Mapping[str, Any]) -> int | None:
     """Return the port of a replica that is ready, as health.json says; None while it is not."""
     return _whole(record, "port", 1, 65_535) if record.get("is_ready") is True else None
+
+
+def replica_load(record: Mapping[str, Any]) -> Load | None:
+    """Return the load of a replica, as load.json says; None while it is not known. Raises ValueError."""
+    if not record:
+        return None
+    return Load(requests_per_s=_demand(record, "requests_per_s"), queue=_demand(record, "queue"))
+
+
+def _demand(record: Mapping[str, Any], name: str) -> float:
+    value = machine.finite(record.get(name))
+    if not 0 <= value <= DEMAND_MAX:
+        raise ValueError(f"{name} must be from 0 to {DEMAND_MAX:g}")
+    return value
 
 
 def supervisor_process(record: Mapping[str, Any]) -> tuple[int, int]:

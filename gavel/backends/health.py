@@ -10,10 +10,13 @@ import json
 import os
 import select
 import socket
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gavel.backends.machine import boottime_s, write_json
 from gavel.backends.meeting import LOOPBACK
+
+if TYPE_CHECKING:
+    from gavel.backends.replica_load import LoadWatch
 
 HEALTH = "health.json"  # of a gang: the port of its replica, and whether it is ready
 PORT, PORT_IN_ARGUMENTS = "GAVEL_REPLICA_PORT", "{GAVEL_REPLICA_PORT}"
@@ -35,6 +38,7 @@ class Health:
         where = launch["ranks"][0]["env"].get(REPLICA_ADDRESS, LOOPBACK), self._port
         self._readiness = Repeated(serving["readiness"], where)
         self._liveness = Repeated(serving["liveness"], where) if serving["liveness"] else None
+        self._load = _load_watch(serving, where, directory)
         self._was_ready = False  # ever: before that a program loads, and is not asked whether it lives
         self._is_ready: bool | None = None  # as written
 
@@ -49,9 +53,19 @@ class Health:
                 self.problem = (
                     f"its liveness check failed {self._liveness.failures} times in a row: {self._liveness.why}"
                 )
+        if self._load and self._was_ready:
+            self._load.look()
         if is_ready is not self._is_ready:
             write_json(self._path, {"port": self._port, "is_ready": is_ready})
             self._is_ready = is_ready
+
+
+def _load_watch(serving: dict[str, Any], where: tuple[str, int], directory: str) -> "LoadWatch | None":
+    if not serving.get("metrics"):
+        return None
+    from gavel.backends.replica_load import LOAD, LoadWatch
+
+    return LoadWatch(serving["metrics"], serving["readiness"], where, os.path.join(directory, LOAD))
 
 
 class Repeated:
@@ -92,12 +106,14 @@ class Repeated:
 class Probe:
     """One question to HOST:PORT, as clients ask it: a connection, and for a path a GET with an answer below 400."""
 
+    version = "HTTP/1.1"
+
     def __init__(self, where: tuple[str, int], path: str, until_boottime_s: float) -> None:
         self.problem = ""
         self._is_over = False
         self._until_boottime_s = until_boottime_s
         self._to_send = (
-            f"GET {path} HTTP/1.1\r\nHost: {where[0]}:{where[1]}\r\nConnection: close\r\n\r\n" if path else ""
+            f"GET {path} {self.version}\r\nHost: {where[0]}:{where[1]}\r\nConnection: close\r\n\r\n" if path else ""
         )
         self._is_connected = False
         self._received = b""
@@ -143,14 +159,14 @@ class Probe:
         self._received += part
         line, end, _ = self._received.partition(b"\r\n")
         if end or not part or len(self._received) >= STATUS_LINE_BYTES:
-            self._end(_problem_of(line))
+            self._end(problem_of_status(line))
 
     def _end(self, problem: str) -> None:
         self._is_over, self.problem = True, problem
         self._socket.close()
 
 
-def _problem_of(status_line: bytes) -> str:
+def problem_of_status(status_line: bytes) -> str:
     """Return what is wrong with the first line of an answer; "" for a status below 400."""
     words = status_line.split()
     if len(words) < 2 or not words[0].startswith(b"HTTP/") or not words[1].isdigit():

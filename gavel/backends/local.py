@@ -327,6 +327,7 @@ class LocalBackend(FolderBackend):
             reports=reports,
             waiting_for=self._table.missing(self._request(gang.instruction), now_s) if is_waiting else "",
             endpoint=gang.endpoint(LOOPBACK),
+            load=gang.load(),
         )
 
     def _read_reports(self, gang: LocalGang) -> tuple[tuple[Report, ...], bool]:

@@ -66,6 +66,7 @@ from gavel.cli.submit_options import (
     Wait,
     Weight,
     Workdir,
+    demand_of,
     pairs,
     stated_by,
 )
@@ -270,12 +271,15 @@ def edit(
     priority: Priority = None,
     label: Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Replaces all labels; repeatable.")] = None,
     replicas: Annotated[int | None, typer.Option(min=0, metavar="N", help="How many replicas a service has.")] = None,
+    demand: Annotated[
+        str | None, typer.Option(metavar="N|measured", help="Requests per second that a service is asked for.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Change an unfinished job, from the next round on."""
     changed = program or None
-    if all(each is None for each in (weight, priority, label, replicas, changed)):
-        fail("say what to change: --weight, --priority, --label, --replicas, or a service's new PROGRAM")
+    if all(each is None for each in (weight, priority, label, replicas, demand, changed)):
+        fail("say what to change: --weight, --priority, --label, --replicas, --demand, or a service's new PROGRAM")
     labels = None if label is None else pairs("--label", label)
     with connect() as client:
         _show(
@@ -285,6 +289,7 @@ def edit(
                 priority=priority,
                 labels=labels,
                 replicas=replicas,
+                demand=demand_of(demand),
                 new_version={"argv": changed} if changed else None,
             ),
             as_json,

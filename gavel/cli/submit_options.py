@@ -7,7 +7,7 @@ import time
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Literal, cast
 
 import typer
 
@@ -257,8 +257,23 @@ def service_needs(text: str | None) -> dict[str, Any] | None:
     """
     if text is None:
         return None
-    stated = {name: _part_of_service(name, value) for name, value in pairs("--service", listed(text)).items()}
+    stated = {name: _part_of_service(name, value) for name, value in pairs("--service", _fields(text)).items()}
     return {"port": 0, **stated}
+
+
+def demand_of(text: str | None) -> float | Literal["measured"] | None:
+    """Return the demand that `--demand` states. End the command at anything but a number or `measured`."""
+    if text is None or text == "measured":
+        return cast(Literal["measured"] | None, text)
+    try:
+        return float(text)
+    except ValueError:
+        fail(f"--demand {text}: write requests per second, such as 40, or measured")
+
+
+def _fields(text: str) -> list[str]:
+    """The texts between commas; none inside braces divides, as in `rate={"V100": 40, "K80": 9}`."""
+    return [each.strip() for each in re.split(r",(?![^{]*})", text) if each.strip()]
 
 
 def _part_of_service(name: str, value: str) -> Any:

@@ -63,11 +63,18 @@ class CheckOfService(TypedDict):
 class ServiceOfJob(TypedDict):
     """The part of a submission that says what an inference service needs."""
 
+    demand: NotRequired[float | Literal["measured"] | None]  # Requests per second, or `measured` by the replicas.
+    rate: NotRequired[float | Mapping[str, float] | None]  # Requests/s of one replica within its goal, or by type.
+    headroom: NotRequired[float]  # Part of the demand that the replicas can answer beyond it; 0.2: a fifth.
+    down_after_s: NotRequired[float]  # Seconds that a lower demand lasts before replicas become fewer.
+    metrics: NotRequired[str | None]  # Path of its metrics, in the text format of Prometheus.
+    requests_metric: NotRequired[str | None]  # Name of the counter of requests there; all its labels are added up.
+    queue_metric: NotRequired[str | None]  # Name of a gauge of requests that wait. Default: none is read.
     # Port that a replica listens on; 0: a free one, in GAVEL_REPLICA_PORT and put for {GAVEL_REPLICA_PORT} in argv.
     port: int
     readiness: CheckOfService  # A replica that passes it is an endpoint.
     liveness: NotRequired[CheckOfService | None]  # One that fails it is replaced. Default: only when its program ends.
-    replicas: NotRequired[int]  # How many replicas it has now.
+    replicas: NotRequired[int]  # How many replicas it has now; with a demand, until that is known.
     replicas_min: NotRequired[int | None]  # The fewest. Default: as many as now.
     replicas_max: NotRequired[int | None]  # The most. Default: as many as now.
     min_available: NotRequired[int | None]  # Ready through every planned act. Default: one less than now, at least 1.
@@ -107,14 +114,12 @@ class JobSubmit(TypedDict):
     # Shell line that saves the state of a program that cannot be changed in the empty folder $GAVEL_SNAPSHOT_DIR, while
     # it goes on. With `restore`, without `total_steps`: a step is a second of its run.
     dump: NotRequired[str | None]
-    # Shell line that gives back what `dump` saved in $GAVEL_SNAPSHOT_DIR, before a start.
-    restore: NotRequired[str | None]
+    restore: NotRequired[str | None]  # Shell line that gives back what `dump` saved there, before a start.
     image: NotRequired[str | None]  # Container image that the ranks run in, with its own interpreter and packages.
     # Inputs that the job only reads, by name: an absolute path on the job's nodes, or a URL that each node fetches
     # once. A rank has the place of `train` in GAVEL_DATA_TRAIN.
     data: NotRequired[Mapping[str, str]]
-    # A stored code version: the job runs in a copy of its own, taken from `workdir`.
-    code: NotRequired[CodeOfJob | None]
+    code: NotRequired[CodeOfJob | None]  # A stored code version: the job runs in a copy of its own, from `workdir`.
     labels: NotRequired[Mapping[str, str]]
     # Known speed of the whole gang by accelerator type, in steps per second; it is measured anyway.
     throughputs: NotRequired[Mapping[str, float]]
@@ -140,11 +145,9 @@ class JobSubmit(TypedDict):
     # Most seconds that an interactive session lasts, from the start of its program. Default: 4 hours, or the most that
     # its tier allows if that is less.
     longest_s: NotRequired[float | None]
-    # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not end
-    # so.
+    # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not.
     idle_s: NotRequired[float | None]
-    # What an inference service needs besides its program; with `mode` service.
-    service: NotRequired[ServiceOfJob | None]
+    service: NotRequired[ServiceOfJob | None]  # What an inference service needs besides its program.
     cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
     memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
     # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
@@ -165,6 +168,7 @@ class JobPatch(TypedDict):
     """What to change of an unfinished job; what is left out stays. `labels` replace all labels."""
 
     replicas: NotRequired[int | None]  # Of a service, from its replicas_min to its replicas_max.
+    demand: NotRequired[float | Literal["measured"] | None]  # Of a service with a rate: requests/s, or `measured`.
     new_version: NotRequired[VersionOfService | None]  # Of a service: what its replicas run from now on.
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
@@ -341,21 +345,18 @@ class DrainRequest(TypedDict):
 class PolicyPut(TypedDict):
     """The policy to use from the next round on."""
 
-    # A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: the policy of the
-    # settings again.
+    # A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: that of the settings.
     policy: str | None
 
 
 class AutopilotPut(TypedDict):
     """What to set of the autopilot. What is left out, or null, stays as it is."""
 
-    # off: no decisions; advise: decisions, and nothing is changed; auto: what they choose is in force; pin: `pinned` is
-    # in force.
+    # off: no decisions; advise: decisions that change nothing; auto: they are in force; pin: `pinned` is in force.
     mode: NotRequired[Literal["off", "advise", "auto", "pin"] | None]
     # Measures with weights, and limits: `mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400`.
     goal: NotRequired[str | None]
-    # Compositions to choose from, `POLICY?parameter=value/PART=VALUE`; the first is the safe one. Empty: the
-    # autopilot's own.
+    # Compositions to choose from, `POLICY?parameter=value/PART=VALUE`, the safe one first. Empty: its own.
     candidates: NotRequired[Sequence[str] | None]
     epoch_s: NotRequired[float | None]  # Seconds from one decision to the next.
     pinned: NotRequired[str | None]  # The composition of mode `pin`.

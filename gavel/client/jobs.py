@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Unpack
+from typing import Any, Literal, Unpack
 from uuid import uuid4
 
 from gavel.client.answers import AuditEntry, Cancelled, Endpoint, Event, Job, JobBatch, Purged, TargetGroup
@@ -118,19 +118,20 @@ class JobCalls:
         priority: int | None = None,
         labels: Mapping[str, str] | None = None,
         replicas: int | None = None,
+        demand: float | Literal["measured"] | None = None,
         new_version: VersionOfService | None = None,
         version: int | None = None,
     ) -> Script[Job]:
         """Change the given fields; `labels` replace all labels. With `version`: 412 if the job was changed since.
 
-        `replicas` and `new_version`, its program, are of a service.
+        `replicas`, `demand` in requests per second, and `new_version`, its program, are of a service.
         """
         change: dict[str, Any] = {
             "weight": weight,
             "priority": priority,
             "labels": None if labels is None else dict(labels),
         }
-        change |= {"replicas": replicas, "new_version": new_version}
+        change |= {"replicas": replicas, "demand": demand, "new_version": new_version}
         body = {name: value for name, value in change.items() if value is not None}
         headers = {"If-Match": "*" if version is None else f'W/"{version}"'}
         return call("PATCH", _path(job_id), json=body, headers=headers)

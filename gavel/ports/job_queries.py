@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gavel.types import Job, JobId, JobState
 
@@ -32,6 +32,7 @@ class JobEdit:
     labels: Mapping[str, str] | None = None
     longest_s: float | None = None  # of an interactive session
     replicas: int | None = None  # of a service
+    demand: float | Literal["measured"] | None = None  # of a service: requests per second, or what its replicas measure
     program: Mapping[str, Any] | None = None  # fields of a new version of a service's specification
 
 

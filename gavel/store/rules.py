@@ -32,6 +32,7 @@ from gavel.types import (
     Tier,
     User,
 )
+from gavel.types.services import MEASURED
 
 DEFAULT_TIER = Tier(name="default")
 KEEP_ROUNDS = 2000
@@ -211,13 +212,16 @@ def _service_after(job: Job, edit: JobEdit) -> ServiceSpec | None:
         return None
     replicas = service.replicas if edit.replicas is None else edit.replicas
     version = service.version + (edit.program is not None)
-    return replace(service, replicas=replicas, version=version)
+    demand = service.demand
+    if demand is not None and edit.demand is not None:
+        demand = replace(demand, stated=None if edit.demand == MEASURED else float(edit.demand))
+    return replace(service, replicas=replicas, version=version, demand=demand)
 
 
 def _shown(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what changed for people: of a service its replicas and version, never its variables."""
+    """Return what changed for people: of a service its replicas, version and demand, never its variables."""
     old, new = before.pop("service", None), after.pop("service", None)
-    for name in ("replicas", "version") if old and new else ():
+    for name in ("replicas", "version", "stated_demand") if old and new else ():
         if getattr(old, name) != getattr(new, name):
             before[name], after[name] = getattr(old, name), getattr(new, name)
     return before, after

@@ -58,7 +58,17 @@ from gavel.types.rounds import (
     RoundRecord,
     largest_lag,
 )
-from gavel.types.services import Check, ReplicaSpec, ServiceSpec, ServiceStatus, Serving
+from gavel.types.services import (
+    Check,
+    DemandSpec,
+    DemandStatus,
+    Load,
+    Metrics,
+    ReplicaSpec,
+    ServiceSpec,
+    ServiceStatus,
+    Serving,
+)
 from gavel.types.startup import StartupTimes, times_of, typical_s
 from gavel.types.terms import Term
 
@@ -79,6 +89,8 @@ __all__ = [
     "Cluster",
     "CodeVersion",
     "Combination",
+    "DemandSpec",
+    "DemandStatus",
     "DiskState",
     "EphemeralResource",
     "Expected",
@@ -96,8 +108,10 @@ __all__ = [
     "JobSpec",
     "JobState",
     "Lease",
+    "Load",
     "Measurement",
     "MetricPoint",
+    "Metrics",
     "Needs",
     "Node",
     "NodeState",

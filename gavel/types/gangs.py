@@ -7,6 +7,7 @@ from enum import StrEnum
 from gavel.types.cluster import AcceleratorType, Cluster, WorkerId
 from gavel.types.jobs import JobId
 from gavel.types.rounds import EphemeralResource
+from gavel.types.services import Load
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +111,7 @@ class GangSeen:
     """One gang as the backend observes it. `reports` are all those since the last observation.
 
     `endpoint` is the HOST:PORT of a replica of a service whose readiness check passes; "": it does not, or is none.
+    `load`: of a replica, if it counts its requests; None: nothing is known of them.
     """
 
     job_id: JobId
@@ -123,6 +125,7 @@ class GangSeen:
     reports: tuple[Report, ...] = ()
     waiting_for: str = ""
     endpoint: str = ""
+    load: Load | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

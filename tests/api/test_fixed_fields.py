@@ -58,7 +58,7 @@ OTHER: dict[str, Any] = {
     "accelerator_memory_bytes": 5,
     "node_labels": {"disk": "nvme"},
 }
-OF_SERVICE = ("replicas", "new_version")  # of a patch: what may change of its `service`
+OF_SERVICE = ("replicas", "demand", "new_version")  # of a patch: what may change of its `service`
 EDITABLE: dict[str, Any] = {"weight": 2.0, "priority": -1, "labels": {"a": "b"}}
 
 

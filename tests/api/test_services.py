@@ -34,6 +34,13 @@ SERVICE: dict[str, Any] = {"port": 0, "readiness": {"path": "/ready"}, "replicas
             "service.replicas_max",
             "can never be apart",
         ),
+        ({"service": SERVICE | {"demand": 5}}, "service", "go together"),
+        ({"service": SERVICE | {"demand": -1, "rate": 1}}, "service.demand", "0"),
+        ({"service": SERVICE | {"demand": "measured", "rate": 1}}, "service", "needs metrics and requests_metric"),
+        ({"service": SERVICE | {"metrics": "/m", "requests_metric": "n"}}, "service", "add demand"),
+        ({"service": SERVICE | {"demand": 5, "rate": 1, "metrics": "/m"}}, "service", "give metrics and requests"),
+        ({"service": SERVICE | {"demand": 5, "rate": {"no-such-type": 1}}}, "service.rate", "no accelerator type that"),
+        ({"service": SERVICE | {"demand": 5, "rate": 0}}, "service.rate", "greater|valid"),
         ({"total_steps": 5}, "total_steps", "a service has no end"),
         ({"longest_s": 600.0}, "longest_s", "only an interactive session"),
     ],
@@ -67,6 +74,42 @@ def test_its_number_and_its_program_change_and_nothing_of_a_batch_job(service: S
     batch = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
     assert "is no service" in ann.patch(f"/v1/jobs/{batch}", json={"replicas": 1}, headers=match).text
     assert ann.get(f"/v1/jobs/{batch}/endpoints").status_code == 409
+
+
+MEASURED = {"demand": "measured", "rate": 40, "metrics": "/metrics", "requests_metric": "http_requests_total"}
+
+
+def test_a_demand_is_shown_and_changes_and_its_replicas_are_not_stated(service: Service) -> None:
+    _, ann = service.user()
+    body = {"argv": ["serve"], "mode": "service", "service": SERVICE | MEASURED}
+    made = ann.post("/v1/jobs", json=body).json()
+    shown = made["service"]["demand"]
+    assert (shown["stated"], shown["rates"], shown["now"], shown["replicas"]) == ("measured", {"": 40}, None, None)
+    assert (shown["metrics"], shown["requests_metric"], shown["bound"]) == ("/metrics", "http_requests_total", "")
+    path, match = f"/v1/jobs/{made['id']}", {"If-Match": "*"}
+    assert ann.patch(path, json={"demand": 12.5}, headers=match).json()["service"]["demand"]["stated"] == 12.5
+    assert "follow its demand" in ann.patch(path, json={"replicas": 3}, headers=match).text
+    assert (
+        ann.patch(path, json={"demand": "measured"}, headers=match).json()["service"]["demand"]["stated"] == "measured"
+    )
+    assert ann.patch(path, json={"demand": -1}, headers=match).status_code == 422
+    again = ann.post(f"{path}/resubmit", json={})
+    assert again.status_code == 201, again.text
+    assert again.json()["service"]["demand"]["rates"] == {"": 40}
+    changes = [each for each in ann.get(f"{path}/audit").json()["items"] if "stated_demand" in (each["after"] or {})]
+    assert len(changes) == 2
+
+
+def test_a_demand_is_only_of_a_service_with_a_rate_and_measured_only_with_metrics(service: Service) -> None:
+    _, ann = service.user()
+    match = {"If-Match": "*"}
+    plain = ann.post("/v1/jobs", json={"argv": ["serve"], "mode": "service", "service": SERVICE}).json()["id"]
+    assert "has no rate" in ann.patch(f"/v1/jobs/{plain}", json={"demand": 5}, headers=match).text
+    body = {"argv": ["serve"], "mode": "service", "service": SERVICE | {"demand": 5, "rate": 1}}
+    stated = ann.post("/v1/jobs", json=body).json()["id"]
+    assert "names no metrics" in ann.patch(f"/v1/jobs/{stated}", json={"demand": "measured"}, headers=match).text
+    batch = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    assert "is no service" in ann.patch(f"/v1/jobs/{batch}", json={"demand": 5}, headers=match).text
 
 
 def test_one_that_was_made_smaller_may_be_submitted_again(service: Service) -> None:

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gavel.backends import replica_load
+from gavel.backends.gang_records import replica_load as loaded
 from gavel.backends.health import Health, Probe, Repeated, health_of
 from gavel.backends.machine import boottime_s
 from gavel.backends.meeting import LOOPBACK
+from gavel.backends.replica_load import ANSWER_BYTES, COUNT_MAX, LoadWatch, Reading, total
 from gavel.demo.service import wait_until
+from gavel.types import Load
 from tests.conftest import IS_FULL
 
 LIMIT_S = 30.0
@@ -178,6 +182,108 @@ def test_liveness_is_asked_once_it_was_ready_and_the_file_says_what_is(server: S
     server.answer = b"HTTP/1.1 500 x\r\n\r\n"
     assert wait_until(lambda: written(is_ready=False) and bool(health.problem), LIMIT_S)
     assert health.problem == "its liveness check failed 2 times in a row: status 500"
+
+
+def metrics(requests: object, queue: object = 0) -> bytes:
+    """What a replica answers that has had so many requests."""
+    lines = f"""# TYPE http_requests_total counter
+http_requests_total{{path="/a}} b",code="200"}} {requests} 1700000000000
+http_requests_total_created 7
+queue {queue} # {{trace_id="x"}} 3
+"""
+    return OK.replace(b"Content-Length: 0", b"Content-Type: text/plain") + lines.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "sum_of_all"),
+    [
+        ("n 3", 3.0),
+        ('n{a="1"} 3\nn{a="2"} 4.5e1 1700000000000', 48.0),
+        ('n{a="}\\" {"}\t3\nn_total 9\nmn 9', 3.0),
+        ("# n 3", None),
+        ("", None),
+        ("n NaN", None),
+        ("n +Inf", None),
+        ("n -1", None),
+        ("n 1e19", None),
+        ("n 3\nn x", None),
+        ('n{a="1 3', None),
+    ],
+)
+def test_samples_of_a_metric_are_added_up_and_a_bad_one_is_not_believed(text: str, sum_of_all: float | None) -> None:
+    assert total(text, "n") == sum_of_all
+
+
+@settings(max_examples=500 if IS_FULL else 50, deadline=None)
+@given(st.text(max_size=300) | st.text(alphabet='n{}"\\= 1.e+-#\n', max_size=300).map("n{".__add__))
+def test_whatever_stands_in_metrics_a_total_is_none_or_within_bounds(text: str) -> None:
+    number = total(text, "n")
+    assert number is None or 0 <= number <= COUNT_MAX
+
+
+def test_a_label_without_an_end_does_not_hold_up_the_supervisor() -> None:
+    assert total("n{" + 'a="' * 200_000, "n") is None
+
+
+class Clock:
+    """The time that the watch of a load reads."""
+
+    def __init__(self) -> None:
+        self.now_s = boottime_s() + 1000.0  # so that no probe is too late by the real one
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+def test_requests_per_second_are_counted_and_forgotten_when_nobody_answers(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock, path = Clock(), tmp_path / "load.json"
+    monkeypatch.setattr(replica_load, "boottime_s", clock)
+    named = {"path": "/metrics", "requests": "http_requests_total", "queue": "queue"}
+    watch = LoadWatch(named, CHECK | {"interval_s": 1.0}, (LOOPBACK, server.port), str(path))
+
+    def read_after(seconds: float, answer: bytes) -> Load | None:
+        clock.now_s += seconds
+        server.answer = answer
+        watch.look()  # begins, and the next ones bring it to its end
+        assert wait_until(lambda: watch._reading is None or watch.look() is not None, LIMIT_S)  # type: ignore[func-returns-value]
+        return loaded(json.loads(path.read_text())) if path.exists() else None
+
+    assert read_after(0.0, metrics(100)) is None
+    assert read_after(1.0, metrics(150)) is None, "too short a time to count"
+    assert read_after(4.0, metrics(200, queue=12)) == Load(requests_per_s=20.0, queue=12.0)
+    assert read_after(5.0, metrics(150)) == Load(requests_per_s=20.0, queue=12.0), "its program began anew"
+    assert read_after(2.0, metrics(170)) == Load(requests_per_s=10.0)
+    assert read_after(40.0, metrics(170)) == Load(requests_per_s=0.0)
+    assert read_after(2.0, metrics("nonsense")) == Load(requests_per_s=0.0)
+    assert read_after(2.0, b"HTTP/1.1 500 x\r\n\r\nhttp_requests_total 9") is None, "the second bad answer"
+    assert read_after(2.0, metrics(1e17)) == Load(requests_per_s=1e9), "no more than anybody believes"
+    assert b"GET /metrics HTTP/1.0\r\n" in server.asked[0]
+
+
+def test_an_answer_without_end_is_given_up(server: Server) -> None:
+    server.answer = OK + b"x" * (2 * ANSWER_BYTES)
+    reading = Reading((LOOPBACK, server.port), "/metrics", boottime_s() + LIMIT_S)
+    assert wait_until(reading.look, LIMIT_S)
+    assert "its metrics are more than" in reading.problem
+
+
+def test_a_record_of_a_load_that_is_none_is_refused() -> None:
+    assert loaded({}) is None
+    for record in ({"requests_per_s": 1e300, "queue": 0}, {"requests_per_s": "1", "queue": 0}, {"requests_per_s": 1}):
+        with pytest.raises(ValueError):
+            loaded(record)
+
+
+def test_a_replica_is_asked_for_its_load_once_it_is_ready(server: Server, tmp_path: Path) -> None:
+    server.answer = b"HTTP/1.1 503 it loads\r\n\r\n"
+    named = {"path": "/metrics", "requests": "http_requests_total", "queue": ""}
+    health = Health(a_launch(port=server.port, metrics=named), str(tmp_path))
+    assert wait_until(lambda: health.look() is None and len(server.asked) > 3, LIMIT_S)  # type: ignore[func-returns-value]
+    assert not any(b"/metrics" in each for each in server.asked)
+    server.answer = metrics(3)
+    assert wait_until(lambda: health.look() is None and any(b"/metrics" in each for each in server.asked), LIMIT_S)  # type: ignore[func-returns-value]
 
 
 def test_only_the_node_of_rank_0_checks(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from playwright.sync_api import expect
 
 from gavel.backends.code_store import CodeStore
 from gavel.ports import Changes
-from gavel.types import Check, CodeVersion, JobState, ServiceSpec, Serving
+from gavel.types import Check, CodeVersion, DemandSpec, JobState, ServiceSpec, Serving
 from tests.builders import a_cluster, a_spec
 from tests.dashboard.conftest import Dashboard, Tab
 from tests.dashboard.scene import KINDS, TYPES, tell
@@ -284,14 +284,20 @@ def test_the_job_page_shows_all_that_was_submitted(dashboard: Dashboard, tab: Ta
         expect(facts).to_contain_text(text)
 
 
-def test_the_job_page_shows_a_service_with_its_replicas(dashboard: Dashboard, tab: Tab) -> None:
+def test_the_job_page_shows_a_service_with_its_replicas_and_its_demand(dashboard: Dashboard, tab: Tab) -> None:
     serving = Serving(port=0, readiness=Check(path="/ready"))
-    service = ServiceSpec(replicas=2, replicas_min=1, replicas_max=4, min_available=1, serving=serving)
+    demand = DemandSpec(rates={"v100": 40.0, "k80": 9.0}, stated=50.0)
+    service = ServiceSpec(replicas=2, replicas_min=1, replicas_max=4, min_available=1, serving=serving, demand=demand)
     spec = a_spec(total_steps=None, preemptible=False, service=service)
     job = dashboard.store.submit(spec, key=None, body_hash="", now_s=time.time()).job
     tab.page.goto(f"/jobs/{job.id}")
     facts = tab.page.locator("#facts")
-    for text in ("0 of 2 ready (1 to 4)", f"gavel job endpoints {job.id}"):
+    for text in (
+        "0 of 2 ready (1 to 4)",
+        f"gavel job endpoints {job.id}",
+        "not known yet (stated)",
+        "v100 40/s, k80 9/s",
+    ):
         expect(facts).to_contain_text(text)
 
 

@@ -21,6 +21,7 @@ from tests.command_line import QuickShell
 from tests.nginx import free_port
 from tests.serving import CHECK, LIMIT_S, Load, a_service, answer, argv_of, endpoints, history, replicas, stable
 
+RELOAD_S = 2.0  # from one reload of HAProxy to the next, as docs/services.md has it
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "5"}
 
 
@@ -139,6 +140,7 @@ class RunningHaproxy:
         while not self._stop.wait(0.2):
             if self._write():
                 self._process.send_signal(signal.SIGUSR2)  # it starts again with the file, and drops no connection
+                self._stop.wait(RELOAD_S)
 
 
 @pytest.mark.timeout(400)
@@ -164,6 +166,26 @@ def test_behind_haproxy_no_request_fails_in_a_rolling_update_and_few_when_a_repl
             assert wait_until(lambda: killed not in endpoints(client, job_id), LIMIT_S)
             assert wait_until(lambda: len(endpoints(client, job_id)) == 2, LIMIT_S), history(client, job_id)
         assert len(load.failures) <= 1, "one request at a time: no more were in flight"
+
+
+@pytest.mark.full
+@pytest.mark.timeout(400)
+def test_behind_haproxy_no_request_of_many_at_once_fails_in_a_rolling_update_and_with_fewer_replicas(
+    client: Client, tmp_path: Path
+) -> None:
+    bounds = {"replicas": 2, "replicas_min": 1, "drain_s": 4.0}
+    with (
+        a_service(client, **bounds) as job_id,
+        RunningHaproxy(tmp_path, client, job_id) as proxy,
+        Load(client, job_id, through=proxy.bind, clients=8) as load,
+    ):
+        client.edit(job_id, new_version={"argv": argv_of("two")})
+        assert wait_until(lambda: stable(client, job_id) == 2, LIMIT_S), history(client, job_id)
+        client.edit(job_id, replicas=1)
+        assert wait_until(lambda: len(replicas(client, job_id)) == 1, LIMIT_S), history(client, job_id)
+        answered = load.answers["two"]
+        assert wait_until(lambda: load.answers["two"] > answered + 200, LIMIT_S)
+        assert not load.failures, load.failures[:5]
 
 
 @pytest.mark.timeout(400)

@@ -108,6 +108,20 @@ byId("diff").addEventListener("toggle", async () => {
   if (answer !== undefined) say("diff-text", answer ? harmless(answer.text) : "The differences are no longer stored.");
 });
 
+/** What a service is asked for, and the replicas that this leads to; nothing where their number is stated. */
+function demandOf(demand) {
+  if (demand === null) return {};
+  const named = (counts, unit) => Object.entries(counts).map(([type, value]) => `${type ? `${type} ` : ""}${quantity(value)}${unit}`).join(", ");
+  const now = demand.now === null ? "not known yet" : `${quantity(demand.now)} requests/s`;
+  const ahead = demand.forecast > demand.now ? `, ${quantity(demand.forecast)} expected` : "";
+  return {
+    "Demand": `${now}${ahead}${demand.stated === "measured" ? " (measured)" : " (stated)"}`,
+    "Rate of a replica": named(demand.rates, "/s"),
+    "Wanted replicas": demand.replicas === null ? "" : `${named(demand.replicas, "") || 0}: ${quantity(demand.answered)} of ${quantity(demand.needed)} requests/s`,
+    "Bound": demand.bound,
+  };
+}
+
 /** What a service has besides: its replicas and versions, and the commands about them; of a replica whose it is. */
 function serviceOf(job) {
   if (job.replica_of !== null) {
@@ -119,6 +133,7 @@ function serviceOf(job) {
   const refused = service.refused_version ? `, version ${service.refused_version} was given up` : "";
   return {
     "Replicas": `${service.ready} of ${service.replicas} ready (${service.replicas_min} to ${service.replicas_max})`,
+    ...demandOf(service.demand),
     "Version": `${service.version}${refused}`,
     "Endpoints by": `gavel job endpoints ${job.id}`,
   };

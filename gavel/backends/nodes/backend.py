@@ -174,8 +174,7 @@ class NodesBackend(FolderBackend):
     # --- instructions -------------------------------------------------------------------------------------------
 
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None:
-        now_s = self._clock.now_s()
-        if self._holdings.set_resources(resources, now_s):
+        if self._holdings.set_resources(resources, now_s := self._clock.now_s()):
             self._folder.keep_resources(self._holdings.table.resources(now_s))
 
     def _launch(self, instruction: LaunchGang) -> None:
@@ -360,6 +359,7 @@ class NodesBackend(FolderBackend):
             reports=self._handed(gang.key, gang.reports, fresh, has_ended=is_ended),
             waiting_for=self._waiting_for(gang, now_s) if gang.state is GangState.WAITING else "",
             endpoint=gang.endpoint,
+            load=gang.load,
         )
 
     def _waiting_for(self, gang: NodesGang, now_s: float) -> str:

@@ -19,7 +19,7 @@ from gavel.backends.lease_rules import CHECKPOINTED_EXIT_CODE, LEASE, extends
 from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, LimitReached, NotFound
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangOutcome, GangState, JobId, Report
+from gavel.types import GangExit, GangOutcome, GangState, JobId, Load, Report
 
 log = structlog.get_logger("gavel.nodes")
 
@@ -49,6 +49,7 @@ class Part:
     exit: GangExit | None = None
     is_ready: bool = False
     endpoint: str = ""
+    load: Load | None = None
     has_more: bool = False
     reports_after: int = 0
     log_offset: int = 0
@@ -77,7 +78,7 @@ class Part:
             self.live_boottime_s = machine.boottime_s()
             self._learn_lease(seen.lease_node_boottime_s, offset_s)
         self.state, self.exit, self.has_more = seen.state, seen.exit, seen.has_more
-        self.is_ready, self.endpoint = seen.is_ready, seen.endpoint
+        self.is_ready, self.endpoint, self.load = seen.is_ready, seen.endpoint, seen.load
         if self.started_boottime_s is None and seen.started_node_boottime_s is not None:
             self.started_boottime_s = seen.started_node_boottime_s - offset_s
         if self.ended_boottime_s is None and seen.ended_node_boottime_s is not None:
@@ -144,6 +145,11 @@ class NodesGang:
     def endpoint(self) -> str:
         """Return HOST:PORT of the replica of a service that is ready; rank 0's node says it; "" if none is."""
         return next((part.endpoint for part in self.parts.values() if part.endpoint), "")
+
+    @property
+    def load(self) -> Load | None:
+        """Return the load of the replica, in the same way; None if nothing is known of it."""
+        return next((part.load for part in self.parts.values() if part.load), None)
 
     @property
     def is_doubtful(self) -> bool:
@@ -379,9 +385,8 @@ def read_gang(directory: Path, now_s: float) -> NodesGang | None:
 
 def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> NodesGang:
     lease_boottime_s = machine.boottime_s() + record["lease_expires_at_s"] - now_s
-    gang = NodesGang(
-        instruction=launch_from(record["instruction"]), directory=directory, lease_boottime_s=lease_boottime_s
-    )
+    instruction = launch_from(record["instruction"])
+    gang = NodesGang(instruction=instruction, directory=directory, lease_boottime_s=lease_boottime_s)
     gang.is_stopping = record["is_stopping"]
     if record["exit"]:
         gang.end(GangExit(**{**record["exit"], "outcome": GangOutcome(record["exit"]["outcome"])}))
@@ -389,8 +394,7 @@ def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> NodesG
         launch = launch_of(part["launch"])
         gang.parts[node] = Part(node=node, launch=launch, lease_boottime_s=lease_boottime_s, lease_node_boottime_s=0.0)
         gang.parts[node].live_boottime_s = 0.0
-        gang.parts[node].log_offset = part["log_offset"]
-        gang.parts[node].samples_offset = part.get("samples_offset", 0)
+        gang.parts[node].log_offset, gang.parts[node].samples_offset = part["log_offset"], part.get("samples_offset", 0)
         gang.parts[node].is_foreign = part.get("is_foreign", False)
         gang.state = GangState.ENDED if gang.exit else GangState.RUNNING
     return gang

@@ -13,9 +13,9 @@ from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import launch_from
 from gavel.backends.nodes.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
-from gavel.types import AcceleratorType, GangExit, GangState, Report, Term, WorkerId
+from gavel.types import AcceleratorType, GangExit, GangState, Load, Report, Term, WorkerId
 
-PROTOCOL = 10
+PROTOCOL = 11
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 EPOCH_BITS = 48  # bits of the milliseconds below the generation
@@ -134,6 +134,7 @@ class ShardSeen:
     exit: GangExit | None = None
     is_ready: bool = False  # all that its ranks need is on the node
     endpoint: str = ""  # HOST:PORT of a replica of a service that is ready
+    load: Load | None = None  # of a replica that counts its requests
     reports: tuple[Report, ...] = ()
     log: bytes = b""
     log_offset: int = 0  # bytes of output taken so far

@@ -196,6 +196,7 @@ class Shard:
             self.state(wanted),
             is_ready=self.launch.awaits_nodes and (self._places.gang / machine.READY).exists(),
             endpoint=self.gang.endpoint(self.launch.environment.get(REPLICA_ADDRESS, LOOPBACK)),
+            load=self.gang.load(),
             reports=reports,
             log=log,
             log_offset=next_offset,

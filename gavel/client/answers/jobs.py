@@ -81,6 +81,27 @@ class Check(TypedDict):
     failures: int
 
 
+class Demand(TypedDict):
+    """How the number of a service's replicas follows its demand; all in requests per second."""
+
+    stated: float | Literal["measured"]  # What was stated; `measured`: what the replicas count.
+    # What one replica answers within its latency goal, by accelerator type; the empty name: on any.
+    rates: dict[str, float]
+    headroom: float
+    down_after_s: float
+    metrics: str  # Path where replicas tell their metrics; empty: nowhere.
+    requests_metric: str
+    queue_metric: str
+    now: float | None  # The demand, as it was last known; null: it never was.
+    forecast: float | None  # What is expected within the next `lead_s` seconds, or is there now.
+    lead_s: float  # Seconds from the making of a replica to its being ready, as measured.
+    needed: float  # What the replicas are to answer: headroom and the recent past included.
+    replicas: dict[str, int] | None  # How many are wanted, by accelerator type; null: the demand is not known yet.
+    answered: float  # What so many replicas answer; less than `needed`: no more can be.
+    # What keeps the number from being what the demand alone would ask for; empty: nothing.
+    bound: Literal["", "replicas_min", "replicas_max", "room", "down_after_s", "readiness"]
+
+
 class Service(TypedDict):
     """A service: what was submitted, and how far it is."""
 
@@ -101,6 +122,7 @@ class Service(TypedDict):
     refused_version: int  # The newest that was given up; 0: none was.
     replicas_now: int  # Those there are, without those that leave.
     ready: int  # Those that are endpoints.
+    demand: Demand | None  # null: the number of replicas is stated.
 
 
 ShownState = Literal[

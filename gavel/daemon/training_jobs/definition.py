@@ -37,6 +37,9 @@ COLUMNS = ("State", "Tier", "Progress", "Where", "ETA", "Reason")
 """What `kubectl get` shows, each from the field of the status with this name in small letters; then comes the age."""
 
 
+ANY_VALUE: Schema = {"x-kubernetes-preserve-unknown-fields": True}
+
+
 class TrainingJobSpec(JobSubmit):
     """The `spec` of an object: the body of a submission, and whether the job is paused."""
 
@@ -94,20 +97,22 @@ def _schema() -> Schema:
         "type": "object",
         "description": "A training job that Gavel schedules.",
         "required": ["spec"],
-        "properties": {"spec": {**spec, "x-kubernetes-preserve-unknown-fields": True}, "status": _status()},
+        "properties": {"spec": {**spec, **ANY_VALUE}, "status": _status()},
     }
 
 
 def structural(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Schema:
     """Return a JSON schema as Kubernetes takes it: no references, no null, no defaults, patterns that Go reads.
 
-    Raises ValueError for a field that may be one of several types.
+    A field that may be one of several types may be anything there; the service checks it.
     """
     if "$ref" in schema:
         meant = definitions[schema["$ref"].rpartition("/")[2]]
         return structural({**meant, **{name: value for name, value in schema.items() if name != "$ref"}}, definitions)
     if "anyOf" in schema:
-        (only,) = (each for each in schema["anyOf"] if each.get("type") != "null")
+        only, *others = [each for each in schema["anyOf"] if each.get("type") != "null"]
+        if others:  # which of them it is, the service checks: a structural schema has one type for a field
+            return {name: schema[name] for name in ("description",) if name in schema} | ANY_VALUE
         return structural({**only, **{name: value for name, value in schema.items() if name != "anyOf"}}, definitions)
     made = {name: schema[name] for name in KEPT if name in schema}
     made |= _bounds(schema)

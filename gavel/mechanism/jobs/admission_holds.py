@@ -6,8 +6,9 @@ from functools import reduce
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
 from gavel.mechanism.jobs.index import JobIndex
+from gavel.mechanism.jobs.serving_sentences import serving_sentence
 from gavel.ports import JobEvent
-from gavel.types import SECONDS_PER_HOUR, Job, JobId, JobState, Reason, ServiceStatus, Tier, Usage, chain_of, month_of
+from gavel.types import SECONDS_PER_HOUR, Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
 from gavel.types.copying import changed
 
 NAMED_MAX = 3  # how many jobs a message names
@@ -91,19 +92,6 @@ def _hold(job: Job, spent: Mapping[str, str]) -> tuple[Reason, str] | None:
     if job.spec.tier in spent and not (job.spec.is_interactive and job.state is JobState.LEASED):  # it has its own end
         return Reason.QUOTA_EXCEEDED, spent[job.spec.tier]
     return None
-
-
-def serving_sentence(job: Job) -> str:
-    """Return how far a service is."""
-    assert job.spec.service is not None
-    wanted, status = job.spec.service, job.serving or ServiceStatus()
-    ready = f"{status.ready} of {wanted.replicas} replicas are ready."
-    if status.refused == wanted.version:
-        return f"{ready} Version {wanted.version} was given up; version {status.stable} serves."
-    is_rolling = 0 < status.stable != wanted.version
-    rolling = f" Version {wanted.version} takes the place of version {status.stable}." if is_rolling else ""
-    failing = f" {status.failures} replicas in a row have failed." if status.failures else ""
-    return f"{ready}{rolling}{failing}"
 
 
 def _spent(name: str, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], month: str) -> str | None:

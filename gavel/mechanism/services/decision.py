@@ -5,10 +5,11 @@ ready leaves only while as many others are ready as its user wants, or, if there
 least `min_available` are.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from gavel.types import ServiceStatus
+from gavel.types import AcceleratorType, ServiceStatus
 from gavel.types.jobs import JobId
 
 ROOM_AFTER_S = 30.0  # a replica that has waited so long for workers finds no room beside the old ones
@@ -20,7 +21,8 @@ PAUSE_MAX_S = 300.0  # between two replicas that fail
 class Wanted:
     """How many replicas a service is to have, and of which version; see ServiceSpec.
 
-    `may_make` is False during the pause after replicas that failed.
+    `may_make` is False during the pause after replicas that failed. `mix`: how many of them on each accelerator type,
+    in all `replicas`; empty: on any.
     """
 
     replicas: int
@@ -29,12 +31,14 @@ class Wanted:
     version: int
     drain_s: float
     may_make: bool = True
+    mix: Mapping[AcceleratorType, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replica:
     """A replica that has not ended. `is_running`: its gang has workers; `must_go`: its node is to be empty, or its user
-    has paused it; `leaving_at_s`: since when it leaves, None: it does not; `made_at_s`: since when it is there."""
+    has paused it; `leaving_at_s`: since when it leaves, None: it does not; `made_at_s`: since when it is there.
+    `accelerator_type`: the one that it was made for; "": any."""
 
     id: JobId
     version: int
@@ -44,6 +48,7 @@ class Replica:
     must_go: bool = False
     leaving_at_s: float | None = None
     made_at_s: float = 0.0
+    accelerator_type: AcceleratorType = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,7 +63,7 @@ class Acts:
 def decide(wanted: Wanted, replicas: Sequence[Replica], now_s: float) -> Acts:
     """Return what to do now; the same again once it is done changes nothing more until something else happens."""
     staying = [each for each in replicas if each.leaving_at_s is None]
-    good = [each for each in staying if each.version == wanted.version and not each.must_go]
+    good = _good(wanted, staying)
     missing = min(wanted.replicas - len(good), wanted.replicas + wanted.surge - len(staying))
     leave = _leaving(wanted, staying, good, _makes_room(wanted, replicas, good, now_s))
     return Acts(
@@ -69,6 +74,27 @@ def decide(wanted: Wanted, replicas: Sequence[Replica], now_s: float) -> Acts:
             *(each.id for each in replicas if _is_done(each, wanted.drain_s, now_s)),
         ),
     )
+
+
+def types_to_make(wanted: Wanted, replicas: Sequence[Replica]) -> list[AcceleratorType]:
+    """Return the type of each replica that is missing, in the order in which to make them; "": any."""
+    there = Counter(each.accelerator_type for each in _good(wanted, [r for r in replicas if r.leaving_at_s is None]))
+    if not wanted.mix:
+        return [""] * max(0, wanted.replicas - there.total())
+    return [name for name, count in sorted(wanted.mix.items()) for _ in range(count - there[name])]
+
+
+def _good(wanted: Wanted, staying: Sequence[Replica]) -> list[Replica]:
+    """Those that are as they should be. Of a type with too many these are the ready ones, and then the oldest."""
+    good = [each for each in staying if each.version == wanted.version and not each.must_go]
+    if not wanted.mix:
+        return good
+    kept, left = list[Replica](), Counter(wanted.mix)
+    for each in sorted(good, key=lambda each: (not each.is_ready, not each.was_ready, each.made_at_s)):
+        left[each.accelerator_type] -= 1
+        if left[each.accelerator_type] >= 0:
+            kept.append(each)
+    return kept
 
 
 def _leaving(wanted: Wanted, staying: Sequence[Replica], good: Sequence[Replica], room: int) -> list[Replica]:

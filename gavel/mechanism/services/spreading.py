@@ -35,7 +35,7 @@ def spread(tick: Tick, layout: Layout) -> None:
             waiting.setdefault(job.spec.replica.service, []).append(job)
     if not waiting:
         return
-    held = _workers_held(tick)
+    held = holders_of_workers(tick)
     after: dict[JobId, Job | None] = {}
     for service_id, jobs in waiting.items():
         after |= _spread(tick, layout, held, _spec(services[service_id]), jobs)
@@ -133,8 +133,8 @@ def domain_of(node: Node, service: ServiceSpec) -> str:
     return node.labels.get(service.spread_by, "" if service.spread_hard else f"{node.name}!")
 
 
-def _workers_held(tick: Tick) -> dict[str, JobId]:
-    """Who holds each worker, or will by a plan that is not carried out yet."""
+def holders_of_workers(tick: Tick) -> dict[str, JobId]:
+    """Return who holds each worker, or will by a plan that is not carried out yet."""
     held: dict[str, JobId] = {}
     for lease in (lease for plan in tick.round_plans for lease in plan.leases if lease.expires_at_s > tick.now_s):
         job = tick.jobs.get(lease.job_id)

@@ -6,10 +6,23 @@ from math import inf
 
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
-from gavel.mechanism.services.decision import Acts, Replica, Wanted, advanced, decide, next_at_s
+from gavel.mechanism.services.decision import Acts, Replica, Wanted, advanced, decide, next_at_s, types_to_make
+from gavel.mechanism.services.demand import next_look_s
+from gavel.mechanism.services.following import demand_status
 from gavel.mechanism.tick import Tick
 from gavel.ports import JobEvent
-from gavel.types import GangState, Job, JobId, JobSpec, JobState, Reason, ReplicaSpec, ServiceSpec, ServiceStatus
+from gavel.types import (
+    AcceleratorType,
+    GangState,
+    Job,
+    JobId,
+    JobSpec,
+    JobState,
+    Reason,
+    ReplicaSpec,
+    ServiceSpec,
+    ServiceStatus,
+)
 from gavel.types.copying import changed
 
 NEEDED_NO_MORE = "Its service does not need the replica any more."
@@ -32,9 +45,10 @@ def _tend(tick: Tick, service_id: JobId, replicas: Sequence[Replica]) -> float:
     job = tick.index.services.get(service_id)
     if job is None:
         return _dissolve(tick, replicas)
-    template, wanted = _template(job, tick.now_s)
+    status = replace(job.serving or ServiceStatus(), demand=demand_status(tick, job, replicas))
+    template, wanted = _template(job, status)
     status = advanced(
-        job.serving or ServiceStatus(),
+        status,
         wanted,
         replicas,
         failed=_failed(tick, job, wanted.version),
@@ -43,10 +57,17 @@ def _tend(tick: Tick, service_id: JobId, replicas: Sequence[Replica]) -> float:
     )
     acts = decide(replace(wanted, may_make=status.retry_at_s <= tick.now_s), replicas, tick.now_s)
     _carry_out(tick, acts, NEEDED_NO_MORE)
-    tick.made.extend([_replica_of(job, template, wanted.version)] * acts.make)
+    types = types_to_make(wanted, replicas)[: acts.make]
+    tick.made.extend(_replica_of(job, template, wanted.version, each) for each in types)
     _note(tick, job, status, template, replicas)
-    due = next_at_s(wanted, replicas, status, _service(job).rollout_s)
+    due = (*next_at_s(wanted, replicas, status, _service(job).rollout_s), *_looks_s(job, status, tick.now_s))
     return min((at_s for at_s in due if at_s > tick.now_s), default=inf)
+
+
+def _looks_s(job: Job, status: ServiceStatus, now_s: float) -> list[float]:
+    """When the demand of a service may lead to another number although nothing happens."""
+    demand = _service(job).demand
+    return [] if demand is None or status.demand is None else [next_look_s(status.demand, demand, now_s)]
 
 
 def _dissolve(tick: Tick, replicas: Sequence[Replica]) -> float:
@@ -91,6 +112,7 @@ def _replica(job: Job, endpoint: str, *, must_go: bool) -> Replica:
         must_go=must_go or job.pause_requested,
         leaving_at_s=job.leaving_at_s,
         made_at_s=job.submitted_at_s,
+        accelerator_type=job.spec.replica.accelerator_type,
     )
 
 
@@ -101,18 +123,21 @@ def _failed(tick: Tick, job: Job, version: int) -> int:
     return sum(not each.over and not each.cancel_requested for each in own)
 
 
-def _template(job: Job, now_s: float) -> tuple[JobSpec, Wanted]:
+def _template(job: Job, status: ServiceStatus) -> tuple[JobSpec, Wanted]:
     """The specification that replicas are made from, and how many of them: of a refused version the one before."""
-    service, status = _service(job), job.serving or ServiceStatus()
+    service = _service(job)
     is_refused = status.refused == service.version and job.stable_spec is not None
     template = job.stable_spec if is_refused and job.stable_spec is not None else job.spec
-    count = 0 if job.pause_requested or job.waits_for else service.replicas
+    is_held = job.pause_requested or bool(job.waits_for)
+    count = 0 if is_held else service.wanted_by(status)
+    mix = status.demand.replicas if status.demand and not is_held else None
     wanted = Wanted(
         replicas=count,
         min_available=service.available_of(count),
         surge=service.surge,
         version=status.stable if is_refused else service.version,
         drain_s=service.drain_s,
+        mix=mix or {},
     )
     return template, wanted
 
@@ -134,15 +159,20 @@ def _carry_out(tick: Tick, acts: Acts, why: str) -> None:
         tick.put(*lifecycle.step(changed(job, over=why), end))
 
 
-def _replica_of(job: Job, template: JobSpec, version: int) -> JobSpec:
-    """The specification of a replica: the template's program, with the weight and priority that the service has now."""
+def _replica_of(job: Job, template: JobSpec, version: int, accelerator_type: AcceleratorType) -> JobSpec:
+    """The specification of a replica: the template's program, with the weight and priority that the service has now.
+
+    It runs on the type only, "": on any that the service may run on.
+    """
     service = template.service or _service(job)
+    part = ReplicaSpec(service=job.id, version=version, serving=service.serving, drain_s=service.drain_s)
     return replace(
         template,
         weight=job.spec.weight,
         priority=job.spec.priority,
         service=None,
-        replica=ReplicaSpec(service=job.id, version=version, serving=service.serving, drain_s=service.drain_s),
+        replica=replace(part, accelerator_type=accelerator_type),
+        accelerator_types=(accelerator_type,) if accelerator_type else template.accelerator_types,
         name=f"{job.spec.name or job.id}-v{version}"[:63],
         preemptible=False,
         notify=(),

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order
 
-SHAPE = (10, "21dfe33dc9eb")
+SHAPE = (11, "4a64cb642e97")
 """The protocol, and a digest of the fields of its messages."""
 
 
