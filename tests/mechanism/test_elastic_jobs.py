@@ -14,7 +14,7 @@ from tests.mechanism.world import World
 
 SIZES = (1, 2, 4)
 KIND = elastic_kind("ann/net", 64)
-GROWTH = {1: 10.0, 2: 18.0, 4: 32.0, 8: 50.0}
+GROWTH = {1: 10.0, 2: 18.0, 3: 26.0, 4: 32.0, 8: 50.0}
 RATES = {(KIND, size, "fast"): rate for size, rate in GROWTH.items()}
 RATES |= {("mlp", size, "fast"): 10.0 for size in GROWTH}
 ELASTIC = {"kind": KIND, "sizes": SIZES, "global_batch": 64, "argv": ("virtual", KIND)}
@@ -68,6 +68,27 @@ def test_a_rigid_gang_is_not_starved_by_elastic_jobs() -> None:
     rigid = world.submit(1000, scale_factor=4)
     world.run(lambda: world.is_done(rigid), ticks=3000)
     assert all(world.job(job_id).state is not JobState.FAILED for job_id in jobs)
+
+
+@pytest.mark.parametrize("price_s", [0.2, 3.0])
+def test_a_gang_of_all_workers_has_its_turns_beside_elastic_jobs_that_have_nearly_all(price_s: float) -> None:
+    """1 three elastic jobs have a worker each, of 4, 2 a rigid gang of 4 comes, 3 it runs again and again."""
+    world = World(cluster=a_cluster(fast=4), rates=RATES, switch_cost_s=price_s)
+    for _ in range(3):
+        elastic(world, 10**7, sizes=(1, 3))
+    world.run_until_s(60)
+    rigid, since = world.submit(10**7, scale_factor=4), world.store.rounds(limit=1)[0].round_index
+    world.run_until_s(world.clock.now_s() + 1000)
+    turns = [lease.round_index for lease in world.leases_of(rigid)]
+    targets = [_target(world, index, rigid) for index in range(since + 1, world.store.rounds(limit=1)[0].round_index)]
+    assert len(turns) >= 0.5 * sum(targets) > 10 and turns[-1] > since + 80, (turns, sum(targets))
+
+
+def _target(world: World, index: int, job_id: str) -> float:
+    """The target fraction of a job in a round."""
+    record = world.store.round(index)
+    rows = zip(record.allocation.combinations, record.allocation.time_fraction, strict=True)
+    return float(sum(share.sum() for members, share in rows if job_id in members))
 
 
 def test_a_change_of_size_that_does_not_pay_is_not_made() -> None:

@@ -19,6 +19,7 @@ from gavel.types import FloatArray
 FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 ROUNDS = 1_000 if FULL else 150
 SEEDS = (0, 1) if FULL else (0,)
+WAITS_MAX = 30.0  # rounds by target fraction
 
 
 def a_selection(target_fraction: Any, capacity: list[int], **over: Any) -> SelectionProblem:
@@ -60,6 +61,45 @@ def test_no_job_falls_behind_its_allocation_further_than_the_bound(jobs: int, ga
 def test_the_published_rule_falls_further_behind_on_the_same_allocation() -> None:
     instance = an_instance(60, 0.8, 0)
     assert follow(instance, ROUNDS, "published").lag_rounds > follow(instance, ROUNDS).lag_rounds
+
+
+@st.composite
+def crowded(draw: st.DrawFn) -> SelectionProblem:
+    """Gangs whose target fractions fit as fractions, though perhaps in no sequence of whole gangs."""
+    workers = draw(st.integers(2, 12))
+    sizes = draw(st.lists(st.integers(1, workers), min_size=2, max_size=6))
+    weights = np.array(draw(st.lists(st.floats(0.1, 1.0), min_size=len(sizes), max_size=len(sizes))))
+    wanted = np.minimum(1.0, weights * workers / (weights @ np.array(sizes)))
+    price = draw(st.sampled_from([0.0, 0.8, 2.0]))
+    return a_selection(
+        wanted[:, None],
+        [workers],
+        scale_factor=np.array(sizes, dtype=np.int64),
+        stay_rounds=np.full(len(sizes), price) if price else np.zeros(0),
+    )
+
+
+@given(crowded())
+@settings(max_examples=200 if FULL else 25)
+def test_every_gang_gets_its_turn_though_no_sequence_of_whole_gangs_gives_all_their_time(
+    selection: SelectionProblem,
+) -> None:
+    """1 to begin with, 2 when lags have grown to their limit: nobody waits longer than a few times its limit."""
+    longest = np.zeros(len(selection.rates))
+    waits = np.zeros(len(selection.rates))
+    for chosen, _ in rounds_of(selection, 300):
+        waits += 1
+        waits[list(chosen)] = 0
+        longest = np.maximum(longest, waits)
+    assert (longest * selection.target_fraction[:, 0] <= WAITS_MAX).all(), longest
+
+
+def test_a_gang_of_all_workers_is_not_starved_by_smaller_ones_that_have_nearly_all() -> None:
+    """A gang of 4 on 4 workers, and one that would have 3 of them in every round, with a price on moves."""
+    sizes = np.array([3, 4], dtype=np.int64)
+    selection = a_selection([[1.0], [0.25]], [4], scale_factor=sizes, stay_rounds=np.full(2, 0.8))
+    turns = [index for index, (chosen, _) in enumerate(rounds_of(selection, 400)) if 1 in chosen]
+    assert max(after - before for before, after in pairwise([0, *turns, 400])) <= 20
 
 
 def test_a_price_on_moves_makes_fewer_of_them_and_costs_no_more_lag_than_the_price() -> None:

@@ -14,18 +14,39 @@ import numpy as np
 from gavel.types import BoolArray, FloatArray, IntArray
 
 LAG_ROUNDS_MAX = 3.0  # larger lags, of either sign, are cut: the allocation has changed since
+WAITING_ROUNDS = 0.1  # above what a gang at its limit claims for its place: then one that waits comes first
 STAYING_ROUNDS = 0.01  # among nearly equal claims nobody moves
 EARLIER_ROUNDS = 1e-3  # among equal ones the earlier job goes first
 HEAD_START_ROUNDS = 0.5  # every job's clock starts here, so that no ratio divides by zero
 
 
-def accrue(lag_rounds: FloatArray, target_fraction: FloatArray, *, beyond_rounds: float = 0.0) -> FloatArray:
+def accrue(
+    lag_rounds: FloatArray, target_fraction: FloatArray, limit_rounds: FloatArray, *, beyond_rounds: float = 0.0
+) -> FloatArray:
     """Return the lags with the coming round's target fractions added, (n, m) rounds.
 
-    They are clipped at LAG_ROUNDS_MAX plus `beyond_rounds`, how much longer a gang may stay than its lag asks for.
+    They are cut at `limit_rounds` (n, m). On the other side they are cut at LAG_ROUNDS_MAX plus `beyond_rounds`, how
+    much longer a gang may stay than its lag asks for.
+    """
+    return np.clip(lag_rounds + target_fraction, -(LAG_ROUNDS_MAX + beyond_rounds), limit_rounds)
+
+
+def limits(size: IntArray, kept: IntArray, capacity_workers: IntArray, *, beyond_rounds: float = 0.0) -> FloatArray:
+    """Return how large the lag of each job on each type may become, (n, m) rounds.
+
+    A gang that runs there: LAG_ROUNDS_MAX plus `beyond_rounds`. One that waits may lag so much more that it is worth
+    more than those at their limit that have to go for it. Otherwise gangs that run in every round, and leave too few
+    workers for it, would keep it out for ever.
+    `size` (n,) workers; `kept` (n,) column of the type that the job holds, -1: none.
     """
     most = LAG_ROUNDS_MAX + beyond_rounds
-    return np.clip(lag_rounds + target_fraction, -most, most)
+    # Without the last of the gangs that go there is one worker too few at least, and the last has the largest at most.
+    gone = np.minimum(size[:, None] - 1 + size.max(initial=1), capacity_workers[None, :])
+    times = np.sqrt(np.maximum(1.0, gone / size[:, None]))
+    limit = np.asarray((most + beyond_rounds) * times + WAITING_ROUNDS)
+    held = np.flatnonzero(kept >= 0)
+    limit[held, kept[held]] = most
+    return limit
 
 
 def urgency(claims: FloatArray, kept: IntArray) -> FloatArray:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gavel.mechanism.planning.assignment import assign
-from gavel.mechanism.planning.priority import accrue, claims_published, fastest_first, shuffled, urgency
+from gavel.mechanism.planning.priority import accrue, claims_published, fastest_first, limits, shuffled, urgency
 from gavel.types import BoolArray, FloatArray, IntArray, Planner
 
 TARGET_FRACTION_MIN = 1e-9  # a smaller time fraction is a solver's rounding
@@ -140,7 +140,8 @@ def choose(selection: SelectionProblem) -> tuple[dict[int, int], FloatArray]:
 
 def _choose_by_lag(selection: SelectionProblem, choice: Choice) -> tuple[dict[int, int], FloatArray]:
     longest = selection.minimum_rounds + float(selection.stay_rounds.max(initial=0.0))
-    lag = accrue(selection.ledger, selection.target_fraction, beyond_rounds=longest)
+    limit = limits(selection.scale_factor, selection.kept, selection.capacity_workers, beyond_rounds=longest)
+    lag = accrue(selection.ledger, selection.target_fraction, limit, beyond_rounds=longest)
     profiling = {job for row, _ in selection.profiling if row in choice.of_row for job in choice.jobs(row)}
     _take_most_worth(selection, choice, lag)
     claimed = choice.served - profiling
