@@ -114,6 +114,9 @@ class Settings(BaseSettings):
         pattern=r"^(auto|all|none|[0-9]{1,4})$",
         description="CPU workers of this machine: all, none, or at most so many; auto: none beside GPUs, else all.",
     )
+    cpu_workers_per_core: int = Field(
+        0, ge=0, le=64, description="CPU workers that share a core; 0: two where cores are few, else one."
+    )
     warm_memory_bytes: int = Field(
         1 << 30, ge=0, le=1 << 40, description="Free memory that each process started early needs; else it is not."
     )

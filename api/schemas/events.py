@@ -1,5 +1,7 @@
 """The history of a job."""
 
+from pydantic import Field
+
 from api.schemas.fields import View
 
 
@@ -12,6 +14,9 @@ class EventView(View):
     kind: str
     message: str
     round_index: int | None
+    gang_size: int | None = Field(
+        description="Workers of the job's gang from this event on, 0 where it has ended; null: as many as before."
+    )
 
 
 class EventList(View):

@@ -26,6 +26,7 @@ from api.schemas.code import CodeView
 from api.schemas.resources import ResourceView
 from api.views.inference import service_fields
 from gavel.mechanism.explaining.fairness import deficit_s, finish_time_fairness, isolated_share
+from gavel.mechanism.jobs.launches import workers_after
 from gavel.ports import AuditEntry, JobEvent
 from gavel.types import (
     Allocation,
@@ -185,7 +186,15 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
 
 def event_view(event: JobEvent) -> EventView:
     """Return one entry of a job's history."""
-    return EventView.model_validate(event, from_attributes=True)
+    return EventView(
+        sequence=event.sequence,
+        job_id=event.job_id,
+        at_s=event.at_s,
+        kind=event.kind,
+        message=event.message,
+        round_index=event.round_index,
+        gang_size=workers_after(event.kind, event.message),
+    )
 
 
 def round_view(plan: RoundPlan, seen: Collection[JobId], solver_outcome: str | None = None) -> RoundView:

@@ -22,7 +22,7 @@ from gavel.child_processes import numeric_threads
 from gavel.errors import BackendUnavailable
 from gavel.types import Worker
 
-WORKERS_PER_CORE = 2  # where cores are few or types by threads, so that every type can hold a gang of two
+WORKERS_PER_CORE = 2  # unless it is stated: where cores are few or types by threads, so that each holds a gang of two
 SHARED_BELOW_CORES = 4  # from so many on each type has two cores
 NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1", "ROCR_VISIBLE_DEVICES": "-1", "HIP_VISIBLE_DEVICES": "-1"} | {
     "NVIDIA_VISIBLE_DEVICES": "void"
@@ -76,11 +76,12 @@ class _Type:
     env: Mapping[str, str]
 
 
-def discover(virtual_nodes: int = 1, cpu_workers: str = "auto") -> Discovery:
+def discover(virtual_nodes: int = 1, cpu_workers: str = "auto", per_core: int = 0) -> Discovery:
     """Return this machine's GPUs (of NVIDIA and AMD) and usable CPU cores as accelerators, with notes. About 0.2 s.
 
     `cpu_workers`: `all` cores that no GPU needs, `none`, at most that many workers, or `auto`: all without GPUs, none
-    beside them. GPUs get all cores, beside CPU workers half of them: evenly, and near each as far as they last. With
+    beside them. `per_core`: how many CPU workers share a core, 0: as many as the cores suggest.
+    GPUs get all cores, beside CPU workers half of them: evenly, and near each as far as they last. With
     several virtual nodes the workers of each type are dealt out among them. Raises BackendUnavailable.
     """
     cores, notes = _cores()
@@ -93,7 +94,7 @@ def discover(virtual_nodes: int = 1, cpu_workers: str = "auto") -> Discovery:
     left = [core for core in cores if all(core not in share for share in shares)]
     cpu_notes = _cpu_workers_note(cpu_workers, gpus)
     if has_cpus:
-        cpus, cpu_notes = _cpu_accelerators(left)
+        cpus, cpu_notes = _cpu_accelerators(left, per_core)
         accelerators += tuple(cpus if wanted == "all" else cpus[: int(wanted)])
     if virtual_nodes > 1:
         accelerators = tuple(_over_nodes(accelerators, virtual_nodes))
@@ -166,9 +167,9 @@ def _quota() -> float:
 # --- CPU types --------------------------------------------------------------------------------------------------
 
 
-def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], list[str]]:
+def _cpu_accelerators(cores: Sequence[int], stated: int = 0) -> tuple[list[LocalAccelerator], list[str]]:
     types = _cpu_types(_numpy_features(), len(cores))
-    per_core = 1 if types and len(cores) >= SHARED_BELOW_CORES else WORKERS_PER_CORE
+    per_core = stated or (1 if types and len(cores) >= SHARED_BELOW_CORES else WORKERS_PER_CORE)
     notes = []
     if types:
         groups: list[tuple[_Type, Cores]] = [(types[i % len(types)], (core,)) for i, core in enumerate(cores)]
@@ -182,8 +183,8 @@ def _cpu_accelerators(cores: Sequence[int]) -> tuple[list[LocalAccelerator], lis
         )
     if per_core > 1:
         notes.append(
-            f"each core carries {per_core} workers of one type, so that every type can hold a gang of two; "
-            "throughput is learned while both are busy"
+            f"each core carries {per_core} workers of one type, so that every type can hold a gang of {per_core}; "
+            "throughput is learned while all are busy"
         )
     return _workers(groups, per_core), notes
 

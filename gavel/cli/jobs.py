@@ -211,7 +211,9 @@ def list_jobs(
 def show_job(job_id: JobId, as_json: Json = False) -> None:
     """Show one job: where it is in a sentence, then its progress and what it received."""
     with connect() as client:
-        _tell(client, client.job(job_id), as_json)
+        job = client.job(job_id)
+        events = list(client.events(job_id)) if job["sizes"] and not as_json else []
+        _tell(client, job, as_json, lambda each, sentence: show.job_with(each, sentence, events))
 
 
 @job_commands.command()

@@ -1,7 +1,11 @@
 """What a job needs of workers and nodes, in words."""
 
-from gavel.client import Job
+from collections.abc import Callable, Iterable
+
+from gavel.client import Event, Job
 from gavel.code_tree import megabytes
+
+CHANGES_SHOWN = 8
 
 
 def worker_needs(cpu_cores: int, memory_bytes: int) -> str:
@@ -15,6 +19,16 @@ def worker_rows(each: Job) -> list[tuple[str, str]]:
     sizes = ", ".join(map(str, each["sizes"]))
     elastic = f"{each['scale_factor']} now, of {sizes}; {each['global_batch']} samples in each step" if sizes else ""
     return [("size", elastic), ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"]))]
+
+
+def size_changes(events: Iterable[Event], instant: Callable[[float], str]) -> str:
+    """Return the sizes that the gangs of a job had, the last of them, each with the instant of its first gang."""
+    changes: list[tuple[int, float]] = []
+    for event in events:
+        size = event["gang_size"]
+        if size and (not changes or changes[-1][0] != size):
+            changes.append((size, event["at_s"]))
+    return ", ".join(f"{size} from {instant(at_s)}" for size, at_s in changes[-CHANGES_SHOWN:])
 
 
 def how_long_it_stays(each: Job) -> str:

@@ -51,15 +51,24 @@ def demo(
         bool,
         typer.Option("--autopilot", help="Let the autopilot choose the policy for tasks that change their nature."),
     ] = False,
+    elastic: Annotated[
+        bool, typer.Option("--elastic", help="Compare jobs that grow and shrink with the same jobs at one size.")
+    ] = False,
 ) -> None:
     """Start a service of its own, train real models on it and show how they were scheduled."""
-    if autopilot and backend != "local":
-        raise typer.BadParameter("the demo of the autopilot runs on this machine only; leave --backend out")
+    if autopilot and elastic:
+        raise typer.BadParameter("these are two demos; leave --autopilot or --elastic out")
+    if (autopilot or elastic) and backend != "local":
+        raise typer.BadParameter("this demo runs on this machine only; leave --backend out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started is stopped
     if autopilot:
         from gavel.demo.autopilot import main as autopilot_main
 
         raise typer.Exit(autopilot_main())
+    if elastic:
+        from gavel.demo.elastic import main as elastic_main
+
+        raise typer.Exit(elastic_main())
     from gavel.demo import main
 
     raise typer.Exit(main(backend))

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gavel.cli.needs import how_long_it_stays, where_it_runs, worker_rows
+from gavel.cli.needs import how_long_it_stays, size_changes, where_it_runs, worker_rows
 from gavel.cli.program import checkpoints_text, phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
@@ -98,9 +98,9 @@ def job(each: Job) -> Table:
     return grid(dict(_facts(each)))
 
 
-def job_with(each: Job, sentence: str) -> Group:
-    """Return the sentence about a job, then all facts, with the code of the reason instead of its message."""
-    facts = dict(_facts(each)) | {"reason": each["reason"]}
+def job_with(each: Job, sentence: str, events: Iterable[Event] = ()) -> Group:
+    """Return the sentence about a job, then all facts, with the code of the reason, and the sizes of `events`."""
+    facts = dict(_facts(each)) | {"reason": each["reason"], "sizes so far": size_changes(events, instant)}
     return Group(harmless(sentence), grid(facts))
 
 

@@ -116,8 +116,8 @@ ScaleFactor = Annotated[int, typer.Option(help="Accelerators the gang needs at o
 Sizes = Annotated[
     str,
     typer.Option(
-        metavar="N,N,..",
-        help="Sizes of an elastic job, such as 1,2,4, in place of --scale-factor: the rounds choose.",
+        metavar="N,N,..|N-M",
+        help="Sizes of an elastic job, such as 1,2,4 or 1-8, in place of --scale-factor: the rounds choose.",
         rich_help_panel=NEEDS,
     ),
 ]
@@ -296,10 +296,12 @@ def listed(text: str) -> list[str]:
     return [each.strip() for each in text.split(",") if each.strip()]
 
 
-def numbers(option: str, text: str) -> list[int]:
-    """Return the whole numbers in a text with commas between them. End the command at any other."""
+def sizes_stated(text: str) -> list[int] | str:
+    """Return the whole numbers in a text with commas between them, or the range that it is. End the command else."""
+    if re.fullmatch(r"[0-9]+-[0-9]+", text.strip()):
+        return text.strip()
     if wrong := [each for each in listed(text) if not each.isdecimal()]:
-        fail(f"{option} {wrong[0]}: write numbers with commas between them, such as 1,2,4")
+        fail(f"--sizes {wrong[0]}: write numbers with commas between them, such as 1,2,4, or a range, such as 1-8")
     return [int(each) for each in listed(text)]
 
 
@@ -309,7 +311,7 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
     stated: Any = {
         **{name: options[name] for name in SAME_NAME},
         "total_steps": options["steps"],
-        "sizes": numbers("--sizes", options["sizes"]),
+        "sizes": sizes_stated(options["sizes"]),
         "kind_args": options["kind_args"] or [],
         "service": service_needs(options["service"]),
         "longest_s": seconds_if("--longest", options["longest"]),

@@ -134,11 +134,11 @@ class JobSubmit(TypedDict):
     # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
     # (PUT /v1/notification-settings).
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
-    # Of an elastic job: the numbers of accelerators that its gang may have. The rounds choose one, and another later.
-    # In place of `scale_factor`, with `global_batch`.
-    sizes: NotRequired[Sequence[int]]
     # Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.
     global_batch: NotRequired[int | None]
+    # Of an elastic job: the numbers of accelerators that its gang may have, or a range such as 1-8, of which those that
+    # divide `global_batch` count. The rounds choose one. In place of `scale_factor`.
+    sizes: NotRequired[Sequence[int] | str]
     # interactive: a session for people, such as JupyterLab or a shell. It is never preempted, and ends by `longest_s`
     # or `idle_s`, or with its program. service: an inference service, whose replicas have no end.
     mode: NotRequired[Literal["batch", "interactive", "service"]]

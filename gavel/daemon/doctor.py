@@ -70,7 +70,7 @@ def _workers(settings: Settings) -> Iterator[Finding]:
     yield _program("nvidia-smi", "NVIDIA")
     yield _program("amd-smi", "AMD", "rocm-smi")
     try:
-        discovery = discover(settings.virtual_nodes, settings.cpu_workers)
+        discovery = discover(settings.virtual_nodes, settings.cpu_workers, settings.cpu_workers_per_core)
     except GavelError as error:
         yield Finding(about="workers", verdict="problem", text=str(error))
         return

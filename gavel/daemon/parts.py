@@ -152,7 +152,7 @@ class Parts:
 
     def _local(self, term: Term) -> LocalBackend:
         settings = self.settings
-        self.discovery = discover(settings.virtual_nodes, settings.cpu_workers)
+        self.discovery = discover(settings.virtual_nodes, settings.cpu_workers, settings.cpu_workers_per_core)
         if settings.isolation == "auto" and (problem := bubblewrap().problem):
             note = f"jobs run without a sandbox: {problem}"
             self.discovery = replace(self.discovery, notes=(*self.discovery.notes, note))

@@ -13,6 +13,7 @@ from gavel.client import Client
 from gavel.client import Job as JobView
 from gavel.demo import kubernetes_nodes, ray_nodes, show, slurm_nodes
 from gavel.demo.checks import all_jobs, check
+from gavel.demo.first_job import TERMINAL
 from gavel.demo.service import ServiceProcess, wait_until
 from gavel.demo.workload import FREE, GOLD, DemoJob, jobs
 from gavel.estimator.reference_profiles import estimator_of
@@ -28,7 +29,6 @@ PLAIN_WIDTH = 110  # columns, where the output is no terminal that would know
 LOOK_EVERY_S = 1.0  # looking more often would take time of the cores from the jobs
 USERS = {GOLD: "ann", FREE: "bob"}
 TIERS = {GOLD: ("fairness", 2.0), FREE: ("fifo", 1.0)}
-TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
 POLICIES = {"simulated, aware": "hierarchical", "simulated, agnostic": "hierarchical?agnostic=true"}
 
 

@@ -65,6 +65,11 @@ class Job:
         return self._setting.world_size
 
     @property
+    def global_batch(self) -> int | None:
+        """Samples of a step of an elastic job; None for a rigid job, and outside Gavel."""
+        return self._setting.global_batch
+
+    @property
     def is_rank_zero(self) -> bool:
         """Whether this is the rank that writes checkpoints and reports."""
         return self.rank == 0
@@ -144,7 +149,7 @@ class Job:
         the global batch. `global_batch` is the number of samples of a step; inside Gavel that of the submitted job goes
         before it. Raises ValueError when there is none.
         """
-        batch = self._setting.global_batch or global_batch
+        batch = self.global_batch or global_batch
         if not batch or batch < 1 or (at_most is not None and at_most < 1):
             raise ValueError("micro_batches: say how many samples a step has, and take one at least: global_batch=N")
         return micro_batches(step, batch, rank=self.rank, world_size=self.world_size, at_most=at_most)

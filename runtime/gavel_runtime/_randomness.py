@@ -3,9 +3,20 @@
 import random
 import sys
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import torch
+
+
+def draw_as_for(seed: int, number: int) -> None:
+    """Let what is drawn from now on, by Python, NumPy, torch or the device, follow from these two numbers alone."""
+    digest = blake2b(f"{seed} {number}".encode(), digest_size=8).digest()
+    key = int.from_bytes(digest, "little")
+    random.seed(key)
+    torch.manual_seed(key)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(key % 2**32)
 
 
 class Randomness:

@@ -20,9 +20,10 @@ class TorchState:
 
     `save` is called in every rank. It copies the state to host memory, and the function that it returns in rank 0
     writes the copy. A sharded model and its optimizer are written by all ranks at once, before `save` returns.
+    `is_elastic`: what each rank has for itself is the same in all of them, so that another number of ranks can load it.
     """
 
-    def __init__(self, objects: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    def __init__(self, objects: Mapping[str, Any], own: Mapping[str, Any], *, is_elastic: bool = False) -> None:
         for name, each in {**objects, **own}.items():
             if _is_flattened(each):
                 raise TypeError(
@@ -34,6 +35,7 @@ class TorchState:
         self._sharded = {name: each for name, each in objects.items() if sharded and name in sharded | {"optimizer"}}
         self._whole = {name: each for name, each in objects.items() if name not in self._sharded}
         self._own = own
+        self._is_elastic = is_elastic
 
     def save(self, folder: Path) -> Callable[[], object] | None:
         """Write the shards into the folder; return what writes the rest, in rank 0."""
@@ -57,9 +59,22 @@ class TorchState:
             raise KeyError(f"{', '.join(missing)}: not in the checkpoint {folder}; was it written by another script?")
         for name, each in self._whole.items():
             each.load_state_dict(state["whole"][name])
-        own = pickle.loads(state["ranks"][job.rank])  # noqa: S301  the job's own
+        own = pickle.loads(self._own_of(state["ranks"]))  # noqa: S301  the job's own
         for name, each in self._own.items():
             each.load_state_dict(own[name])
+
+    def _own_of(self, ranks: list[bytes]) -> bytes:
+        """What this rank has for itself. Raises ValueError if as many ranks as there are now cannot go on from it."""
+        if len(ranks) == job.world_size:
+            return ranks[job.rank]
+        if not self._is_elastic:
+            raise ValueError(
+                f"loader: the checkpoint is of {len(ranks)} ranks and this gang has {job.world_size}; the batches of "
+                "an elastic job are gavel_runtime.torch.GlobalBatches(dataset, global_batch=..)"
+            )
+        if "gradients" in self._own:
+            raise ValueError("gradients: ranks of another number cannot go on from these; sum them up within a step")
+        return ranks[0]
 
 
 class Gradients:

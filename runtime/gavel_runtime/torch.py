@@ -16,12 +16,13 @@ from typing import Any
 
 import torch
 
+from gavel_runtime._global_batches import GlobalBatches, Part, sum_gradients
 from gavel_runtime._job import job
 from gavel_runtime._loading import ResumableLoader
 from gavel_runtime._torch_state import Gradients, TorchState, Values
 from gavel_runtime._versions import warn_if_untested
 
-__all__ = ["ResumableLoader", "Training", "checkpointed"]
+__all__ = ["GlobalBatches", "Part", "ResumableLoader", "Training", "checkpointed", "sum_gradients"]
 
 
 def checkpointed(
@@ -42,7 +43,8 @@ def checkpointed(
     in a folder that they must share. In place of `objects` an `accelerator` of Accelerate may be given, which saves
     what it has prepared. One batch is one step. `gradients` is the model whose gradients are summed over several
     batches: they are in no `state_dict`, and are saved as well. `values` returns those variables of the script that
-    one step leaves to the next, such as the best loss so far; assign `run.values` to them before the loop. Raises
+    one step leaves to the next, such as the best loss so far; assign `run.values` to them before the loop. With
+    `GlobalBatches` as its loader an elastic job goes on at any other size. Raises
     TypeError naming an object without a state, or a loader without a length; all that `job.loop` raises.
     """
     warn_if_untested("torch", torch.__version__)
@@ -50,7 +52,8 @@ def checkpointed(
         raise TypeError("loader: it has no length, so one batch cannot be one step; use job.steps(total=..) instead")
     own: dict[str, Any] = {} if gradients is None else {"gradients": Gradients(gradients)}
     own |= {} if values is None else {"values": Values(values)}
-    return Training(objects, own, ResumableLoader(loader), epochs, accelerator, checkpoint_every_s)
+    resumable = loader if isinstance(loader, GlobalBatches) else ResumableLoader(loader)
+    return Training(objects, own, resumable, epochs, accelerator, checkpoint_every_s)
 
 
 class Training:
@@ -60,7 +63,7 @@ class Training:
         self,
         objects: dict[str, Any],
         own: dict[str, Any],
-        loader: ResumableLoader,
+        loader: ResumableLoader | GlobalBatches,
         epochs: int,
         accelerator: Any,
         checkpoint_every_s: float | None,
@@ -71,7 +74,8 @@ class Training:
         self._is_in_batch = False
         self._accelerator = accelerator
         self._values: Values | None = own.get("values")
-        self._state = TorchState(objects, {"position": self, "loader": loader, **own})
+        is_elastic = isinstance(loader, GlobalBatches)
+        self._state = TorchState(objects, {"position": self, "loader": loader, **own}, is_elastic=is_elastic)
         self._loop = job.loop(
             checkpoint=self._save,
             restore=self._load,

@@ -28,6 +28,16 @@ def test_the_sizes_are_kept_in_order_and_the_job_begins_with_the_smallest(servic
     assert job["kind"].startswith(rigid["kind"])
 
 
+def test_sizes_of_a_range_that_do_not_divide_the_batch_are_left_out(service: Service) -> None:
+    """1 a range becomes the sizes that the job has, 2 which it has also where it is submitted again."""
+    _, ann = service.user()
+    assert submitted(ann, sizes="2-4", global_batch=66)["sizes"] == [2, 3]
+    job = submitted(ann, sizes="1-4")
+    assert job["sizes"] == [1, 2, 4]
+    again = ann.post(f"/v1/jobs/{job['id']}/resubmit", json={})
+    assert again.json()["sizes"] == [1, 2, 4], again.text
+
+
 def test_a_kind_of_its_own_is_another_with_another_batch(service: Service) -> None:
     name, ann = service.user()
     kinds = [submitted(ann, kind=f"{name}/net", global_batch=batch)["kind"] for batch in (64, 128)]
@@ -70,6 +80,23 @@ def test_one_that_is_submitted_again_has_the_same_sizes(service: Service) -> Non
         ({"throughputs": {"fast": 2.0}}, "throughputs", "another at each size"),
         ({"kind": "mlp-b256", "argv": None}, "sizes", "does not divide its batch"),
         ({"sizes": [0]}, "body.sizes.0", ""),
+        ({"sizes": "3"}, "body.sizes", "write it as 1-8"),
+        ({"sizes": "3-1"}, "body.sizes", "the first size comes first"),
+        ({"sizes": "1-2000"}, "body.sizes", "none is above 1024"),
+        ({"sizes": "3-3"}, "body.sizes", "none of 3 divides a global batch of 64; the nearest sizes that do: 2 and 4"),
+        (
+            {"sizes": "5-7"},
+            "body.sizes",
+            "none of 5, 6, 7 divides a global batch of 64; the nearest sizes that do: 4 and 8",
+        ),
+        (
+            {"sizes": "65-900"},
+            "body.sizes",
+            "none of the sizes 65 to 900 divides a global batch of 64; the nearest sizes that do: 64",
+        ),
+        ({"sizes": "1-8"}, "sizes", "no type has 8 workers; at most 4 fit"),
+        ({"sizes": "1-4", "global_batch": None}, "global_batch", "how many samples a step is"),
+        ({"sizes": "1-4", "global_batch": 0}, "body.global_batch", ""),
     ],
 )
 def test_what_does_not_go_together_is_refused(service: Service, fields: dict[str, Any], field: str, words: str) -> None:

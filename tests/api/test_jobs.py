@@ -107,6 +107,16 @@ def test_events_are_read_in_order_and_go_on_from_where_one_was(service: Service)
     history = ann.get(f"/v1/jobs/{job_id}/events").json()
     assert history["items"][-1]["kind"] == "gang.launched"
     assert history["items"][-1]["round_index"] == 3
+    assert [each["gang_size"] for each in history["items"]] == [None] * len(history["items"])
+    launched = "The gang was launched on fast-0, fast-1 as number 2, from step 7."
+    service.change(
+        events=(
+            JobEvent(job_id=job_id, at_s=NOW_S, kind="gang.launched", message=launched),
+            JobEvent(job_id=job_id, at_s=NOW_S, kind="gang.preempted", message="The lease ended."),
+        )
+    )
+    history = ann.get(f"/v1/jobs/{job_id}/events").json()
+    assert [each["gang_size"] for each in history["items"][-2:]] == [2, 0]
     sequences = [each["sequence"] for each in history["items"]]
     assert sequences == sorted(sequences)
     assert history["next_after"] == sequences[-1]

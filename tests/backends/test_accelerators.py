@@ -58,7 +58,13 @@ def test_each_type_can_hold_a_gang_of_two() -> None:
     assert all(types.count(name) >= 2 for name in types)
     assert {cpu for each in discovery.accelerators for cpu in each.cpus} <= os.sched_getaffinity(0)
     assert len({each.worker.id for each in discovery.accelerators}) == len(discovery.accelerators)
-    assert any("gang of two" in note for note in discovery.notes)
+    assert any("gang of 2" in note for note in discovery.notes)
+
+
+def test_a_core_carries_as_many_workers_as_are_stated() -> None:
+    cores, workers = {each.cpus for each in discover().accelerators}, discover(per_core=3).accelerators
+    assert [[each.cpus for each in workers].count(core) for core in cores] == [3] * len(cores)
+    assert all(each.worker.shares_core for each in workers)
 
 
 def test_virtual_nodes_are_dealt_the_workers_of_each_type() -> None:

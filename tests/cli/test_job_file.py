@@ -18,6 +18,9 @@ from api.schemas import JobSubmit
 from api.views.jobs_and_rounds import job_view
 from gavel.cli import app
 from gavel.cli.job_file import FIELDS, job_file_of, read_job_file
+from gavel.cli.show import instant
+from gavel.mechanism.jobs.launches import launch_message
+from gavel.ports import JobEvent
 from gavel.types import Job, JobSpec
 from gavel.types.occasions import Occasion
 from scripts.job_file_schema import SCHEMA, schema
@@ -237,10 +240,37 @@ def test_an_elastic_job_is_submitted_by_a_file_or_by_options(gavel: Run) -> None
     _, of_options, _ = gavel(
         "job", "submit", "--sizes", "1,2", "--global-batch", "64", "--steps", "5", "--json", "python", "train.py"
     )
-    for job in (of_file, of_options):
+    _, of_range, _ = gavel(
+        "job", "submit", "--sizes", "1-3", "--global-batch", "64", "--steps", "5", "--json", "python", "train.py"
+    )
+    for job in (of_file, of_options, of_range):
         assert (job["sizes"], job["global_batch"], job["scale_factor"]) == ([1, 2], 64, 1)
     _, again, _ = gavel("job", "submit", "--file", "job.yaml", "--sizes", "1,2,4", "--json")
     assert again["sizes"] == [1, 2, 4]
+    write("argv: [python, train.py]\ntotal_steps: 5\nsizes: 1-4\nglobal_batch: 64\n")
+    _, of_file_with_range, _ = gavel("job", "submit", "--file", "job.yaml", "--json")
+    assert of_file_with_range["sizes"] == [1, 2, 4]
+
+
+def test_the_sizes_that_an_elastic_job_had_are_shown(gavel: Run, service: Service) -> None:
+    """Without the gang that had the size of the one before it, and of a long history the last ones."""
+    _, job, _ = gavel(
+        "job", "submit", "--sizes", "1,2", "--global-batch", "64", "--steps", "5", "--json", "python", "train.py"
+    )
+    _, shown, _ = gavel("job", "show", job["id"])
+    assert "1 now, of 1, 2" in shown and "sizes so far" not in shown
+    for at_s, size in ((100.0, 1), (200.0, 1), (300.0, 2), *((400.0 + each, 1 + each % 2) for each in range(8))):
+        message = launch_message([f"fast-{each}" for each in range(size)], 1, 0)
+        events = (
+            JobEvent(job_id=job["id"], at_s=at_s, kind="gang.launched", message=message),
+            JobEvent(job_id=job["id"], at_s=at_s + 0.5, kind="gang.preempted", message="The lease ended."),
+        )
+        service.change(events=events)
+        if at_s == 300.0:
+            _, shown, _ = gavel("job", "show", job["id"])
+            assert f"1 from {instant(100.0)}, 2 from {instant(300.0)}" in " ".join(shown.split())
+    _, shown, _ = gavel("job", "show", job["id"])
+    assert instant(300.0) not in shown and shown.count(" from ") == 8
 
 
 def test_a_size_that_is_no_number_is_named(gavel: Run) -> None:

@@ -11,6 +11,7 @@ import { stepsOf } from "./jobs.js";
 import { blockOf } from "./placing.js";
 import { showProgress } from "./progress.js";
 import { act, confirmed, follow } from "./shell.js";
+import { Sizes } from "./sizes.js";
 import { speedOf } from "./speed.js";
 import { showUtilization } from "./utilization.js";
 import { explanation, factsOf, fillFacts, sentenceOf } from "./why.js";
@@ -21,6 +22,7 @@ const ROUNDS = 80;
 const EVENTS = 200; // of one answer
 const gantt = new Gantt("timeline", { open: () => {} });
 const curves = new Curves();
+const sizes = new Sizes();
 let lastReport = "";
 let lastEvent = 0;
 let isOver = false;
@@ -33,7 +35,7 @@ async function step(summary) {
   const hasEnded = job.finished_at_s !== null;
   log ??= new JobLog(ID);
   showJob(job);
-  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(), showSpeeds(job), showExplained(job), showReported(job), showUtilization(ID, hasEnded)]);
+  await Promise.all([showTimeline(job, summary.round?.round_index), showStory(job), showSpeeds(job), showExplained(job), showReported(job), showUtilization(ID, hasEnded)]);
   isOver = hasEnded;
 }
 
@@ -274,15 +276,18 @@ async function showExplained(job) {
   if (explained) fillFacts(byId("explain-facts"), factsOf(job, explained));
 }
 
-async function showStory() {
+/** The history, and the sizes over time that follow from it. */
+async function showStory(job) {
   const list = byId("story-list");
   let items;
   do {
     const page = await get(`${PATH}/events`, { after: lastEvent, limit: EVENTS });
     ({ items, next_after: lastEvent } = page);
     list.prepend(...items.map(lineOf).reverse());
+    sizes.take(items);
   } while (items.length === EVENTS);
   sayEmpty("story-empty", ...(list.children.length ? [] : ["Nothing has happened yet."]));
+  sizes.show(job);
 }
 
 function lineOf(event) {

@@ -15,7 +15,7 @@ const READ = {
   argv: words,
   total_steps: Number,
   scale_factor: Number,
-  sizes: (text) => text.trim().split(/[\s,]+/).map(sizeOf),
+  sizes: sizesOf,
   global_batch: Number,
   priority: Number,
   deadline_at_s: (text) => new Date(text).getTime() / 1000,
@@ -23,8 +23,14 @@ const READ = {
   labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
 };
 
+/** A range goes as it is: the service knows which of its sizes divide the global batch. */
+function sizesOf(text) {
+  const range = text.trim().replace(/\s*-\s*/, "-");
+  return /^[0-9]+-[0-9]+$/.test(range) ? range : text.trim().split(/[\s,]+/).map(sizeOf);
+}
+
 function sizeOf(text) {
-  if (!/^[0-9]+$/.test(text)) throw new Error(`"${text}": write numbers, such as 1, 2, 4`);
+  if (!/^[0-9]+$/.test(text)) throw new Error(`"${text}": write numbers, such as 1, 2, 4, or a range, such as 1-8`);
   return Number(text);
 }
 

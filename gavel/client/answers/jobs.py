@@ -272,6 +272,8 @@ class Event(TypedDict):
     kind: str
     message: str
     round_index: int | None
+    # Workers of the job's gang from this event on, 0 where it has ended; null: as many as before.
+    gang_size: int | None
 
 
 class JobBatch(TypedDict):

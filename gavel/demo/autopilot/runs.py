@@ -10,12 +10,12 @@ from gavel.client import Client
 from gavel.client.answers import Cluster as ClusterView
 from gavel.demo.autopilot.workload import STEPS_PER_S, TaskSet
 from gavel.demo.checks import all_jobs
-from gavel.demo.service import ServiceProcess, wait_until
+from gavel.demo.first_job import FIRST, TERMINAL, run_first_job
+from gavel.demo.service import ServiceProcess
 from gavel.store.sql import SqlStore
 from gavel.types import Cluster, Job, JobId
 from gavel.types.autopilot import AutopilotDecision
 
-TERMINAL = {"COMPLETED", "FAILED", "CANCELLED"}
 LAUNCHED = "gang.launched"
 TIER = "default"
 LOOK_EVERY_S = 1.0
@@ -28,7 +28,6 @@ SETTINGS = {
     "GAVEL_PLANNING_LEAD_FRACTION": str(PLANNED_BEFORE),
     "GAVEL_LEASE_GRACE_S": "3",
 }
-FIRST = "first"  # the name of a task before all others, with which everything is started
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,19 +65,12 @@ def ran(choice: Choice, sets: Sequence[TaskSet], folder: Path, until_s: float, t
     with ServiceProcess(folder.resolve(), SETTINGS | {"GAVEL_POLICY": choice.policy}) as service:
         tell(f"{choice.title}: {service.url}")
         with Client(service.url, service.operator_token) as operator:
-            wait_until(lambda: bool(operator.cluster()["workers"]), 30)
-            _start(operator)
+            run_first_job(operator)
             _set_up(operator, choice)
             _run(service.url, operator, sets, until_s, tell)
             same = _made_again(operator)
     left = tuple(f"pid {each.pid}" for each in service.processes_left())
     return _read(choice, folder, same, left)
-
-
-def _start(operator: Client) -> None:
-    """Run one task to its end, so that the clock of the run does not begin with the start of the solver."""
-    operator.submit(name=FIRST, argv=["true"], kind=f"operator/{FIRST}", total_steps=1)
-    wait_until(lambda: all(each["state"] in TERMINAL for each in operator.jobs()), 60)
 
 
 def _set_up(operator: Client, choice: Choice) -> None:

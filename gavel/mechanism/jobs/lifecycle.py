@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Launched, Reported
+from gavel.mechanism.jobs.launches import launch_message
 from gavel.mechanism.jobs.no_progress import LEASES
 from gavel.mechanism.jobs.phases import phases_and_work
 from gavel.mechanism.jobs.sizes import resized
@@ -56,7 +57,6 @@ def step(job: Job, event: Event) -> tuple[Job, JobEvent]:
 def _after(job: Job, event: Event) -> Job:
     match event:
         case Launched():
-            workers = ", ".join(event.worker_ids)
             return changed(
                 resized(job, len(event.worker_ids)),
                 generation=event.generation,
@@ -69,7 +69,7 @@ def _after(job: Job, event: Event) -> Job:
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
                 reason=Reason.LAUNCHED,
-                message=f"The gang was launched on {workers} as number {event.generation}, from step {job.steps_done}.",
+                message=launch_message(event.worker_ids, event.generation, job.steps_done),
             )
         case Ended():
             is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested

@@ -112,6 +112,9 @@ def test_every_schema_in_it_is_structural() -> None:
 def test_a_field_of_two_types_may_be_anything_there() -> None:
     either = {"anyOf": [{"type": "string"}, {"type": "integer"}, {"type": "null"}], "description": "Either."}
     assert structural(either, {}) == {"description": "Either.", "x-kubernetes-preserve-unknown-fields": True}
+    sizes = BODY | {"global_batch": 64}
+    assert is_taken(sizes | {"sizes": "1-8"}) and is_taken(sizes | {"sizes": [1, 8]})
+    assert not is_taken(sizes | {"sizes": "many"}) and not is_taken(sizes | {"sizes": 4})
 
 
 def test_spec_has_the_fields_of_a_submission_and_no_others() -> None:

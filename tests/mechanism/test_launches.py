@@ -1,0 +1,29 @@
+"""How many workers the history of a job says that its gang has: what is written of a launch can be read again."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gavel.mechanism.jobs.events import EventKind, Launched
+from gavel.mechanism.jobs.launches import launch_message, workers_after
+from gavel.mechanism.jobs.lifecycle import step
+from tests.builders import a_job
+
+WORKERS = st.lists(st.from_regex(r"[a-z0-9]+(-[a-z0-9]+){0,3}/?[0-9]", fullmatch=True), min_size=1, max_size=6)
+
+
+@given(WORKERS, st.integers(1, 10**9), st.integers(0, 10**12))
+def test_the_sentence_about_a_launch_says_how_many_workers_there_are(
+    workers: list[str], generation: int, from_step: int
+) -> None:
+    assert workers_after(EventKind.LAUNCHED, launch_message(workers, generation, from_step)) == len(workers)
+
+
+def test_the_event_of_a_launch_has_that_sentence() -> None:
+    launched = Launched(at_s=1.0, generation=2, round_index=3, accelerator_type="fast", worker_ids=("fast-0", "fast-1"))
+    _, event = step(a_job("j"), launched)
+    assert workers_after(event.kind, event.message) == 2
+
+
+def test_ends_of_gangs_leave_none_and_other_events_change_nothing() -> None:
+    assert [workers_after(kind, "on fast-0") for kind in (EventKind.PREEMPTED, EventKind.FINISHED)] == [0, 0]
+    assert [workers_after(kind, "on fast-0") for kind in (EventKind.LAUNCHED, "job.edited")] == [None, None]
