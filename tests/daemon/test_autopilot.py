@@ -119,6 +119,7 @@ def test_a_process_that_ends_otherwise_than_with_an_answer_is_a_decision_that_fa
     assert not decision.is_followed and not switches(store), "what is in force stays"
 
 
+@pytest.mark.full
 def test_after_failures_in_a_row_the_safe_composition_is_put_in_force(
     store: SqlStore, settings: Settings, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +133,7 @@ def test_after_failures_in_a_row_the_safe_composition_is_put_in_force(
     assert "in a row" in newest(store).reason
 
 
+@pytest.mark.full
 def test_a_decision_is_made_once_and_then_after_an_epoch(
     store: SqlStore, settings: Settings, clock: ManualClock
 ) -> None:

@@ -110,6 +110,7 @@ def test_tasks_run_on_real_processes_one_after_the_other_each_once(tmp_path: Pat
     assert real_cost(goals.read(GOAL), run).mean_s >= 0.5
 
 
+@pytest.mark.full
 @pytest.mark.small("serve.out")
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("begun", ["serve.out", "service.json"])

@@ -74,6 +74,7 @@ def result_of(client: Client, job: Job) -> tuple[list[float], list[int]]:
     return curve, sizes
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_a_gang_that_grows_trains_as_one_of_a_fixed_size(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(PROGRAM)

@@ -67,6 +67,7 @@ def test_the_command_line_states_a_demand_and_changes_it_down_to_none_and_back(
         assert wait_until(lambda: not replicas(client, job_id), LIMIT_S), history(client, job_id)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_replicas_follow_the_requests_that_they_count_and_no_request_fails(client: Client) -> None:
     """About ten requests a second are asked, and one replica answers three of them."""

@@ -143,6 +143,7 @@ class RunningHaproxy:
                 self._stop.wait(RELOAD_S)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_behind_haproxy_no_request_fails_in_a_rolling_update_and_few_when_a_replica_is_killed(
     client: Client, tmp_path: Path

@@ -14,6 +14,7 @@ SETTINGS = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "1"}
 SERVICE: Any = {"port": 0, "readiness": CHECK, "replicas": 2, "drain_s": 1.0}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_replicas_outlast_a_kill_of_the_service_and_are_replaced_after_it_as_before(tmp_path: Path) -> None:
     with ServiceProcess(tmp_path / "state", SETTINGS) as running:

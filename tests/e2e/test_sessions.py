@@ -171,6 +171,7 @@ def test_it_ends_when_its_time_is_over_and_sooner_if_nobody_uses_it(running: Ser
         assert "Nobody was connected" in operator.job(idle)["message"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(300)
 def test_the_command_line_reaches_it_and_a_restart_changes_nothing(running: ServiceProcess) -> None:
     program = (sys.executable, "-u", "-c", PROGRAM)

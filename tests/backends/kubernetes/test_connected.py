@@ -49,6 +49,7 @@ def is_silent(seen: Observation) -> bool:
     return any("its agent does not answer" in node.problem for node in seen.cluster.nodes)
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not CAN_MAKE, reason="network namespaces: needs root and `ip`")
 @pytest.mark.timeout(300)
 def test_a_cut_cable_stops_no_gang_before_its_lease_ends_and_none_runs_longer(
