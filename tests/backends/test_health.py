@@ -20,6 +20,7 @@ from gavel.backends.meeting import LOOPBACK
 from gavel.backends.replica_load import ANSWER_BYTES, COUNT_MAX, LoadWatch, Reading, total
 from gavel.demo.service import wait_until
 from gavel.types import Load
+from gavel.types.services import DEMAND_MAX
 from tests.conftest import IS_FULL
 
 LIMIT_S = 30.0
@@ -293,3 +294,8 @@ def test_only_the_node_of_rank_0_checks(tmp_path: Path) -> None:
     health = health_of(launch, str(tmp_path))
     assert health
     let_go(health)
+
+
+def test_a_supervisor_writes_no_load_that_the_service_refuses() -> None:
+    """It loads none of the service's types, so the bound is stated there, too."""
+    assert replica_load.DEMAND_MAX == DEMAND_MAX

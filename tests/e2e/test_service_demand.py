@@ -2,7 +2,6 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,6 @@ from gavel.client.answers import Demand
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.command_line import QuickShell
 from tests.serving import LIMIT_S, Load, a_service, argv_of, endpoints, history, replicas
-
-SETTINGS = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "5"}
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    with ServiceProcess(tmp_path_factory.mktemp("service") / "state", SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(running: ServiceProcess) -> Iterator[Client]:
-    with Client(running.url, running.operator_token) as client:
-        assert wait_until(lambda: bool(client.cluster()["workers"]), LIMIT_S)
-        yield client
 
 
 def demand_of(client: Client, job_id: str) -> Demand:

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,20 +21,6 @@ from tests.nginx import free_port
 from tests.serving import CHECK, LIMIT_S, Load, a_service, answer, argv_of, endpoints, history, replicas, stable
 
 RELOAD_S = 2.0  # from one reload of HAProxy to the next, as docs/services.md has it
-SETTINGS = {"GAVEL_ROUND_DURATION_S": "3", "GAVEL_LEASE_GRACE_S": "5"}
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
-    with ServiceProcess(tmp_path_factory.mktemp("service") / "state", SETTINGS) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def client(running: ServiceProcess) -> Iterator[Client]:
-    with Client(running.url, running.operator_token) as client:
-        assert wait_until(lambda: bool(client.cluster()["workers"]), LIMIT_S)
-        yield client
 
 
 @pytest.mark.timeout(400)

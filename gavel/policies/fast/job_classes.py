@@ -35,13 +35,14 @@ class Classes:
         of_job: FloatArray = of_class.take(self.of_job, axis=0)
         return of_job
 
-    def in_turn(self, of_class: FloatArray, worth: FloatArray) -> FloatArray:
+    def in_turn(self, of_class: FloatArray, worth: FloatArray, first: FloatArray | None = None) -> FloatArray:
         """Return the time of each class dealt out to its jobs one after the other, (n, m); their total is the same.
 
         `of_class` (k, m) is the time of one member if all share alike; `worth` (k, m): the first has the types that are
-        worth most. So at most one job of a class has a part of its time on several types, or of the time at all.
+        worth most. The jobs go in their order, or those with the largest number in `first` (n,) go first. So at most
+        one job of a class has a part of its time on several types, or of the time at all.
         """
-        order = np.argsort(self.of_job, kind="stable")
+        order = np.argsort(self.of_job, kind="stable") if first is None else np.lexsort((-first, self.of_job))
         begins = np.repeat(np.cumsum(self.count) - self.count, self.count)
         place = np.empty(len(order))
         place[order] = np.arange(len(order)) - begins

@@ -177,9 +177,13 @@ class _Search:
         margin = priced.margin(vertex)
         margin[vertex.share <= 0] = np.inf
         jobs = np.flatnonzero(margin < self.band)
-        if len(jobs) > self.limit < len(classes([*self.market.rates[:, jobs], wanted[jobs]]).first):
+        if len(jobs) > self.limit and self._different(jobs, wanted) > self.limit:
             jobs = jobs[np.argpartition(margin[jobs], self.limit)[: self.limit]]
         return jobs
+
+    def _different(self, jobs: IntArray, wanted: FloatArray) -> int:
+        """How many of the jobs ask for different things."""
+        return len(classes([*self.market.rates[:, jobs], wanted[jobs]]).first)
 
     def _least_congestion(self, vertex: Vertex, jobs: IntArray, wanted: FloatArray) -> Answer:
         """Step 4."""

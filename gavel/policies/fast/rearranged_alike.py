@@ -84,22 +84,9 @@ def expanded(asked: Asked, kinds: Classes, of_class: FloatArray) -> FloatArray:
 
     `of_class` (c, m) are parts of the whole class's time.
     """
-    whole = of_class * kinds.count[:, None]
-    parts: FloatArray = np.where(
-        (asked.least > 0)[:, None], _kept_alike(asked, kinds, whole), _in_turn(asked, kinds, whole)
-    )
-    return parts
-
-
-def _in_turn(asked: Asked, kinds: Classes, whole: FloatArray) -> FloatArray:
-    """Return what jobs have of their class's time, (k, m), if those that gain most come first, to the fastest types."""
-    fastest = np.argsort(-asked.service[kinds.first], axis=1, kind="stable")
-    ends = np.take_along_axis(whole, fastest, axis=1).cumsum(axis=1)
-    begins = np.column_stack([np.zeros(len(ends)), ends[:, :-1]])
-    place = _place_in_group(kinds.of_job, -asked.gain.max(axis=1))[:, None]
-    turn = np.minimum(ends[kinds.of_job], place + 1) - np.maximum(begins[kinds.of_job], place)
-    parts: FloatArray = np.empty_like(turn)
-    np.put_along_axis(parts, fastest[kinds.of_job], np.maximum(0.0, turn), axis=1)
+    shared = _kept_alike(asked, kinds, of_class * kinds.count[:, None])
+    fastest_first = kinds.in_turn(of_class, asked.service[kinds.first], asked.gain.max(axis=1))
+    parts: FloatArray = np.where((asked.least > 0)[:, None], shared, fastest_first)
     return parts
 
 
@@ -178,11 +165,3 @@ def _within(changes: BoolArray, nearest: int) -> BoolArray:
     last, first = np.minimum(every + nearest, len(every)) + 1, np.maximum(every - nearest + 1, 0)
     near: BoolArray = count[last] > count[first]
     return near
-
-
-def _place_in_group(group: IntArray, number: FloatArray) -> IntArray:
-    """Return each job's place among those of its group, the least number first, (k,)."""
-    order = np.lexsort((number, group))
-    place = np.empty(len(group), dtype=np.int64)
-    place[order] = np.arange(len(group)) - np.searchsorted(group[order], group[order])
-    return place
