@@ -17,6 +17,7 @@ from pathlib import Path
 
 from gavel.child_processes import die_with, limit_memory, numeric_threads, reap, start_connected
 from gavel.errors import InvalidProblem, InvalidRequest, SolveFailed
+from gavel.freed_memory import give_back
 from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
 from gavel.ports import Policy
@@ -157,6 +158,7 @@ def main(descriptor: int, parent_pid: int, memory_limit_bytes: int, load: str, p
             except EOFError:
                 return
             connection.send(_reply(runner, policy, problem, time_limit_s))
+            give_back()
 
 
 def _reply(runner: InlineRunner, policy: str, problem: AllocationProblem, time_limit_s: float) -> Allocation | Refusal:

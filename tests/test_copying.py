@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.types import Job
-from gavel.types.copying import changed
-from tests.builders import a_job
+from gavel.types import Job, JobSpec
+from gavel.types.copying import changed, with_shared_defaults
+from tests.builders import a_job, a_spec
 
 JOB = a_job(generation=3, received_s={"fast": 1.5}, steps_done=7, checkpoint="3-7")
 
@@ -26,3 +26,22 @@ def test_a_copy_is_frozen_and_has_no_other_fields() -> None:
         copy.generation = 5  # type: ignore[misc]
     with pytest.raises(AttributeError):
         changed(JOB, nothing=1)
+
+
+@given(trained_s=st.floats(0, 1), received_s=st.dictionaries(st.just("fast"), st.floats(0, 1)))
+def test_sharing_the_defaults_changes_no_value(trained_s: float, received_s: dict[str, float]) -> None:
+    made = Job(id="j", spec=a_spec(), trained_s=trained_s, received_s=received_s)
+    before = replace(made)
+    assert with_shared_defaults(made) is made
+    assert made == before
+
+
+@pytest.mark.parametrize("field", ["retry_at_s", "phases_s", "received_s", "work", "metrics"])
+def test_what_a_job_says_nothing_of_is_one_object_for_all(field: str) -> None:
+    one, other = (with_shared_defaults(Job(id=name, spec=a_spec())) for name in "ab")
+    assert getattr(one, field) is getattr(other, field)
+
+
+def test_it_shares_those_of_a_record_with_slots_too() -> None:
+    one, other = (with_shared_defaults(JobSpec(kind="k", user="u", tier="t", argv=("a",))) for _ in range(2))
+    assert one.env is other.env

@@ -13,11 +13,13 @@ from multiprocessing.connection import Connection
 
 from gavel.child_processes import die_with
 from gavel.clock import SystemClock
+from gavel.daemon.background import Periodic, in_background
 from gavel.daemon.child import Message, Order, Refusal
 from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
 from gavel.daemon.parts import Parts
 from gavel.daemon.scheduler import Scheduler
 from gavel.errors import GavelError
+from gavel.freed_memory import EVERY_S, give_back
 from gavel.logs import claim_log, configure_logs
 
 
@@ -45,6 +47,7 @@ def _open(order: Order, tell: Callable[[Message], None], stack: ExitStack) -> Sc
     look_for_cycles_rarely()
     settings, clock = order.settings, SystemClock()
     configure_logs(stack.enter_context(claim_log(settings.state_dir, "scheduler")))
+    stack.enter_context(in_background([Periodic(give_back, EVERY_S)]))
     doorbell = open_doorbell(settings, stack)
     store = open_store(settings, stack, clock.wake)
     return Scheduler(Parts(settings=settings, clock=clock, store=store, url=order.url, doorbell=doorbell), tell)

@@ -4,6 +4,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
@@ -17,12 +18,14 @@ from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.unix_users import open_state
 from gavel.clock import SystemClock
 from gavel.config import Settings
+from gavel.daemon.background import Periodic, in_background
 from gavel.daemon.child import Order, SchedulerProcess
 from gavel.daemon.doctor import findings
 from gavel.daemon.keys import TOKEN_FILE, Address, operator_token
 from gavel.daemon.leading import Candidate
 from gavel.daemon.opening import look_for_cycles_rarely, open_doorbell, open_store
-from gavel.errors import BackendUnavailable, GavelError
+from gavel.errors import BackendUnavailable, GavelError, StoreUnavailable
+from gavel.freed_memory import EVERY_S, give_back
 from gavel.logs import claim_log, configure_logs
 from gavel.policies.registry import load
 from gavel.store.sql import SqlStore
@@ -78,6 +81,7 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     store = open_store(settings, stack, bell.ring if bell else None)
     notes: list[Notes] = []
     services = _services(settings, store, scheduler, notes)
+    threading.Thread(target=_read_ahead, args=(store,), name="read-ahead", daemon=True).start()
     _announce(settings, url, operator_token(store, settings.state_dir, services.clock.now_s()), announce)
     if scheduler is not None:
         scheduler.until_settled()
@@ -88,6 +92,12 @@ def _serve(settings: Settings, announce: Callable[[str], None], stack: ExitStack
     _run(services, listener)
     announce("stopped; gangs checkpoint at the end of their leases, the next start goes on with every job")
     return 0
+
+
+def _read_ahead(store: SqlStore) -> None:
+    """Decode the jobs while the scheduler's process does: 100,000 take ten seconds, and the first pages need them."""
+    with suppress(StoreUnavailable):  # the first request that reads reports it
+        store.snapshot()
 
 
 def _check_job_users(settings: Settings) -> None:
@@ -169,7 +179,7 @@ def _run(services: "Services", listener: socket.socket) -> None:
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     look_for_cycles_rarely()
     settings = services.settings
-    with tracing(settings.telemetry_url) as traces:
+    with tracing(settings.telemetry_url) as traces, in_background([Periodic(give_back, EVERY_S)]):
         config = uvicorn.Config(
             create_app(services, traces),
             http=TimedRequests,

@@ -32,6 +32,7 @@ from gavel.types import (
     in_size,
 )
 from gavel.types.autopilot import AutopilotDecision, AutopilotSetting
+from gavel.types.copying import with_shared_defaults
 
 Json = Any
 _JOB = TypeAdapter(Job)
@@ -143,7 +144,7 @@ def job(row: Any) -> Job:
     """Return the job in a row of the table `jobs`."""
     with readable(f"job {row.id}"):
         written = from_json(row.progress)
-        return _JOB.validate_python(
+        read: Job = _JOB.validate_python(
             written
             | {
                 "id": row.id,
@@ -157,6 +158,7 @@ def job(row: Any) -> Job:
                 "pause_requested": row.pause_requested,
             }
         )
+        return with_shared_defaults(read)
 
 
 @lru_cache(maxsize=SPECS_KEPT)
@@ -164,7 +166,7 @@ def _spec(text: str, size: int | None) -> JobSpec:
     """Return a specification in this size, the very same one for the same: of a job that runs it is read with each
     report.
     """
-    return in_size(_SPEC.validate_json(text), size)
+    return with_shared_defaults(in_size(_SPEC.validate_json(text), size))
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------
