@@ -59,6 +59,11 @@ with open(os.environ["LOADED"], "a") as file:
 """
 
 
+def whole_lines(text: str) -> list[str]:
+    """Return the lines of ``text`` that have their end: the process may be in the middle of the last one."""
+    return text[: text.rfind("\n") + 1].splitlines()
+
+
 class Cluster(LocalHarness):
     """A real local cluster with a script, and an installed library that notes who loads it."""
 
@@ -88,11 +93,11 @@ class Cluster(LocalHarness):
 
     def loads(self) -> list[str]:
         """Return a line for each process that loaded the library."""
-        return self.loaded.read_text().splitlines() if self.loaded.exists() else []
+        return whole_lines(self.loaded.read_text()) if self.loaded.exists() else []
 
     def log(self) -> list[str]:
         """Return the lines of the job's log."""
-        return self.backend.read_log("j1")[0].decode().splitlines()
+        return whole_lines(self.backend.read_log("j1")[0].decode())
 
     def is_empty(self) -> bool:
         """Return whether no process is left, and no folder of one that waited."""

@@ -19,6 +19,7 @@ def demand_of(client: Client, job_id: str) -> Demand:
     return service["demand"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_the_command_line_states_a_demand_and_changes_it_down_to_none_and_back(
     client: Client, running: ServiceProcess, tmp_path: Path

@@ -37,6 +37,7 @@ def test_a_new_version_takes_the_place_of_the_old_one_without_a_failed_request(c
         assert {each["version"] for each in endpoints(client, job_id)} == {2}
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_a_version_that_never_gets_ready_is_given_up(client: Client) -> None:
     with a_service(client, replicas=1) as job_id:
@@ -49,6 +50,7 @@ def test_a_version_that_never_gets_ready_is_given_up(client: Client) -> None:
         assert [answer(each["address"]) for each in endpoints(client, job_id)] == ["one"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_a_replica_that_fails_its_liveness_check_is_replaced(client: Client) -> None:
     with a_service(client, replicas=1, liveness=CHECK) as job_id:
@@ -60,6 +62,7 @@ def test_a_replica_that_fails_its_liveness_check_is_replaced(client: Client) -> 
         assert "liveness check failed 2 times" in client.job(sick["job_id"])["message"]
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_more_and_fewer_replicas_within_its_bounds(client: Client) -> None:
     with a_service(client, replicas=1, replicas_min=1, replicas_max=2) as job_id:

@@ -20,10 +20,9 @@ from tests.linearizability.clients import Recorder, Target, run_history
 from tests.linearizability.models import violations
 from tests.postgresql import running_server
 
-IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-HISTORIES = int(os.environ.get("GAVEL_HISTORIES", "60" if IS_FULL else "1"))
+HISTORIES = int(os.environ.get("GAVEL_HISTORIES", "60"))
 FIRST_SEED = int(os.environ.get("GAVEL_HISTORIES_SEED", "1"))
-CALLS = 40 if IS_FULL else 20  # of each client
+CALLS = 40  # of each client
 SETTINGS = {"GAVEL_ROUND_DURATION_S": "4", "GAVEL_LEADER_LEASE_S": "2", "GAVEL_REQUESTS_PER_USER_PER_S": "100000"}
 
 
@@ -83,8 +82,9 @@ def pair_on(kind: str, folder: Path) -> Iterator[Pair]:
         yield pair
 
 
+@pytest.mark.full
 @pytest.mark.timeout(120 + 20 * HISTORIES)
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"] if IS_FULL else ["sqlite"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
 def test_histories_under_kills_and_take_overs_are_linearizable(tmp_path: Path, kind: str) -> None:
     """Every second history loses a service in its middle, the one that leads or the other."""
     with pair_on(kind, tmp_path / "state") as pair:

@@ -26,6 +26,7 @@ except Exception as problem: print(problem)
 """
 
 
+@pytest.mark.full
 def test_without_the_extra_the_base_runs_and_says_how_to_install_it() -> None:
     done = subprocess.run([sys.executable, "-c", BASE], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout == "backend: the Kubernetes backend needs its client: pip install 'gavel[kubernetes]'\n"

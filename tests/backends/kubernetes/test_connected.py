@@ -83,6 +83,7 @@ def named(names: set[str] | None = None) -> list[Check]:
     return [each for each in CHECKS if each.__name__ in wanted]
 
 
+@pytest.mark.small("a_gang_starts_when_its_resource_is_there")
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("check", named(CHOSEN), ids=lambda check: check.__name__)
 def test_it_conforms(check: Check, tmp_path: Path) -> None:

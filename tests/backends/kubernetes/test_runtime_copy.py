@@ -4,6 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from gavel.backends.kubernetes import runtime_copy
 
 PROGRAM = """
@@ -13,6 +15,7 @@ print(node.__file__)
 """
 
 
+@pytest.mark.full
 def test_the_copy_runs_the_agent_without_anything_of_where_it_came_from(tmp_path: Path) -> None:
     """1 copied by the command of the init container, 2 its interpreter finds agent and runtime in the copy alone."""
     copy = tmp_path / "copy"
