@@ -7,7 +7,7 @@ ifneq ($(wildcard ../shared/data),)
 export GAVEL_DATA ?= $(abspath ../shared/data)
 endif
 
-.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm demo-kubernetes demo-emergent demo-elastic \
+.PHONY: help env frameworks-env faults soak chaos histories mutation demo demo-ray demo-slurm demo-kubernetes demo-emergent demo-elastic demo-mixed \
   test test-slurm test-kubernetes test-chart test-full check serve lock format client-types clean
 help:            ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -41,6 +41,9 @@ demo-emergent:   ## tasks on real processes that change their nature twice: what
 demo-elastic:    ## jobs that grow and shrink beside the same jobs at one size, on this machine
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel demo --elastic
+demo-mixed:      ## trainings, a session and a service share this machine, and the service follows its requests
+	@scripts/env.sh requirements.lock
+	@.venv/bin/gavel demo --mixed
 serve:           ## the service, the scheduler and the dashboard, until Ctrl-C
 	@scripts/env.sh requirements.lock
 	@.venv/bin/gavel serve

@@ -30,7 +30,7 @@ from api.rules import Rules, rules_of
 from api.schemas import AuditList, EventList, JobList, JobPatch, JobSubmit, JobView, Name, SessionExtend, ShownState
 from api.schemas.fields import JOB_ID_PATTERN, LABEL_PATTERN, Request, View
 from api.services import Services, ServicesDep
-from api.submission.inference import checked_change
+from api.submission.inference import check_places, checked_change
 from api.submission.quotas import any_metered, check_hours
 from api.submission.sessions import check_extension
 from api.submission.specs import body_hash, check_stored, checked_priority, refers_to_stored, spec_of
@@ -287,7 +287,7 @@ def edit(
     services: ServicesDep,
     if_match: JobIfMatch = None,
 ) -> JobView:
-    """Change weight, priority or labels of an unfinished job, or replicas, demand or version of a service."""
+    """Change weight, priority or labels of an unfinished job; of a service its replicas, demand, rate or program."""
     job = visible_job(services, caller, job_id)
     if if_match is None:
         raise problem(428, f"send If-Match: {etag(job)} to change the job as it is now, or If-Match: *")
@@ -296,6 +296,7 @@ def edit(
         checked_priority(body.priority, tiers[job.spec.tier], caller)
     of_service = checked_change(job, body)
     change = JobEdit(weight=body.weight, priority=body.priority, labels=body.labels, **of_service)
+    check_places(job, change, services.store.cluster)
     return _edited(job, change, if_match, response, caller, services)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Annotated, Any, cast
 
@@ -27,6 +27,9 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
 CHUNK_BYTES = 64 << 10
 LOOK_AGAIN_S = 5.0  # whether the caller may still be connected
+Connect = Callable[[Services, Job], socket.socket]
+"""Connects to something of a running job, on this machine. Raises Conflict."""
+
 CONNECTIONS_MAX = 256  # in one process
 CONNECTIONS_PER_USER = 32
 LOOKERS = 2  # threads that look at the machine's sockets at a time, so that other requests find threads
@@ -41,23 +44,32 @@ async def forward_port(websocket: WebSocket, job_id: JobIdPath, port: Annotated[
 
     Refused as a request is, by a problem document: 401, 404, 409 (it does not run, nothing of it listens there), 429.
     """
+    await carried(
+        websocket,
+        job_id,
+        lambda services, job: connected(services.settings.state_dir, job.id, job.generation, port),
+    )
+
+
+async def carried(websocket: WebSocket, job_id: str, connect: Connect) -> None:
+    """Carry bytes between the caller, who may see the job, and what `connect` connects to; or refuse the request."""
     try:
         caller = await caller_of(websocket)
         with of_user.held(caller):
-            await _in_turn(websocket, caller, job_id, port)
+            await _in_turn(websocket, caller, job_id, connect)
     except Problem as why:
         await refuse(websocket, why)
     except GavelError as error:
         await refuse(websocket, of_gavel(error))
 
 
-async def _in_turn(websocket: WebSocket, caller: Identity, job_id: str, port: int) -> None:
+async def _in_turn(websocket: WebSocket, caller: Identity, job_id: str, connect: Connect) -> None:
     if not connections.acquire(blocking=False):
         raise problem(429, "the service has as many connections to ports of jobs as it may have; try again later")
     try:
         services = cast(Services, websocket.app.state.services)
         job = await run_sync(running_job, services, caller, job_id)
-        connection = await run_sync(_connected, services, job, port, limiter=_lookers(websocket))
+        connection = await run_sync(_connected, services, job, connect, limiter=_lookers(websocket))
         await _carry(websocket, services, job, connection)
     finally:
         connections.release()
@@ -74,8 +86,8 @@ def running_job(services: Services, caller: Identity, job_id: str) -> Job:
     return job
 
 
-def _connected(services: Services, job: Job, port: int) -> socket.socket:
-    connection = connected(services.settings.state_dir, job.id, job.generation, port)
+def _connected(services: Services, job: Job, connect: Connect) -> socket.socket:
+    connection = connect(services, job)
     _note(services, job)
     return connection
 

@@ -25,6 +25,8 @@ MetricName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z_:][a-zA-Z0-9_:]
 RequestsPerSecond = Annotated[float, Field(ge=0, le=1e9)]
 Rate = Annotated[float, Field(ge=1e-6, le=1e9)]
 Demand = RequestsPerSecond | Literal["measured"]
+RateOfReplica = Rate | Annotated[dict[TypeName, Rate], Field(min_length=1, max_length=16)]
+HEADROOM_MAX = 10
 
 
 class CheckOfService(Request):
@@ -40,12 +42,15 @@ class DemandOfService(Request):
     """How the number of a service's replicas follows its demand; without `demand` it is `replicas`."""
 
     demand: Demand | None = Field(None, description="Requests per second, or `measured` by the replicas.")
-    rate: Rate | Annotated[dict[TypeName, Rate], Field(min_length=1, max_length=16)] | None = Field(
+    rate: RateOfReplica | None = Field(
         None,
         description="Requests/s of one replica within its goal, or by type.",
     )
     headroom: float = Field(
-        0.2, ge=0, le=10, description="Part of the demand that the replicas can answer beyond it; 0.2: a fifth."
+        0.2,
+        ge=0,
+        le=HEADROOM_MAX,
+        description="Part of the demand that the replicas can answer beyond it; 0.2: a fifth.",
     )
     down_after_s: float = Field(
         300.0, ge=0, le=86_400, description="Seconds that a lower demand lasts before replicas become fewer."
@@ -167,7 +172,11 @@ class ServicePatch(Request):
     replicas: int | None = Field(
         None, ge=0, le=REPLICAS_MAX, description="Of a service, from its replicas_min to its replicas_max."
     )
+    replicas_min: int | None = Field(None, ge=0, le=REPLICAS_MAX, description="The fewest that a service has.")
+    replicas_max: int | None = Field(None, ge=1, le=REPLICAS_MAX, description="The most that a service has.")
     demand: Demand | None = Field(None, description="Of a service with a rate: requests/s, or `measured`.")
+    rate: RateOfReplica | None = Field(None, description="Of a service with a rate: the new one.")
+    headroom: float | None = Field(None, ge=0, le=HEADROOM_MAX, description="Of a service with a rate: the new one.")
     new_version: VersionOfService | None = Field(None, description="Of a service: what its replicas run from now on.")
 
 

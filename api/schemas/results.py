@@ -67,11 +67,27 @@ class CheckpointView(View):
     is_accepted: bool = Field(description="The job goes on from this one.")
 
 
+class WrittenCheckpointView(View):
+    """An accepted checkpoint as its program measured it, kept or not; null: it did not measure that."""
+
+    name: str
+    step: int
+    at_s: float = Field(description="When it was accepted.")
+    size_bytes: int | None
+    written_s: float | None = Field(description="Until it was on the disk.")
+    cost_s: float | None = Field(description="For so long of it the training stood still.")
+    every_s: float | None = Field(description="Until the next one for safety.")
+    time_to_loss_s: float | None = Field(
+        description="Mean seconds until a gang of its size is lost, from which `every_s` was chosen; null: stated."
+    )
+
+
 class CheckpointsView(View):
     """The checkpoints of a job that are kept, the newest first."""
 
     items: list[CheckpointView]
     accepted: str | None = Field(description="Its name; null: the job begins at step 0.")
+    written: list[WrittenCheckpointView] = Field(description="The newest five that were accepted, the newest first.")
 
 
 class PurgedView(View):

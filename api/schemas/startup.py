@@ -15,3 +15,7 @@ class StartupView(View):
     checkpoint_every_s: float | None = Field(
         description="Seconds from one checkpoint for safety to the next, as its program chose, or was told."
     )
+    checkpoint_cost_s: float | None = Field(description="How long its training stood still for its last checkpoint.")
+    time_to_loss_s: float | None = Field(
+        description="Mean seconds until a gang of its size is lost, from which its program chose how often."
+    )

@@ -1,19 +1,24 @@
 """Checks what a submission says of an inference service, and how one may be changed."""
 
 from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from api.http.errors import invalid
 from api.schemas import CheckOfService, JobPatch, JobSubmit, ServiceOfJob
+from api.schemas.inference import ServicePatch
 from api.submission.sessions import LOCAL
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.services.spreading import domain_of
-from gavel.types import Check, DemandSpec, Job, JobSpec, Metrics, ServiceSpec, Serving
+from gavel.ports import JobEdit
+from gavel.types import Check, Cluster, DemandSpec, Job, JobSpec, Metrics, ServiceSpec, Serving
 from gavel.types.environment import reserved
 from gavel.types.services import ANY_TYPE, MEASURED, NODE
 
 HEADROOM, DOWN_AFTER_S = (ServiceOfJob.model_fields[name].default for name in ("headroom", "down_after_s"))
 NOT_OF_A_SERVICE = ("total_steps", "deadline_at_s", "dump", "restore", "sizes", "global_batch")
+NUMBERS = ("replicas", "replicas_min", "replicas_max", "demand", "headroom")  # of a change, as they are stored
 
 
 def check_service(body: JobSubmit, backend: str) -> None:
@@ -95,11 +100,15 @@ def _demand(body: ServiceOfJob) -> DemandSpec | None:
     if body.demand is None or body.rate is None:
         return None
     return DemandSpec(
-        rates=body.rate if isinstance(body.rate, dict) else {ANY_TYPE: body.rate},
+        rates=_rates(body.rate),
         stated=None if body.demand == MEASURED else float(body.demand),
         headroom=body.headroom,
         down_after_s=body.down_after_s,
     )
+
+
+def _rates(stated: float | dict[str, float]) -> dict[str, float]:
+    return stated if isinstance(stated, dict) else {ANY_TYPE: stated}
 
 
 def _metrics(body: ServiceOfJob) -> Metrics | None:
@@ -137,10 +146,9 @@ def stated_service(service: ServiceSpec | None) -> dict[str, Any] | None:
 
 def _stated_demand(service: ServiceSpec) -> dict[str, Any]:
     demand, metrics = service.demand, service.serving.metrics
-    rates = None if demand is None else demand.rates
     return {
         "demand": service.stated_demand,
-        "rate": rates if rates is None else rates.get(ANY_TYPE, rates),
+        "rate": demand and demand.stated_rate,
         "headroom": HEADROOM if demand is None else demand.headroom,
         "down_after_s": DOWN_AFTER_S if demand is None else demand.down_after_s,
         "metrics": metrics and metrics.path,
@@ -157,24 +165,32 @@ def checked_fields(check: Check) -> dict[str, Any]:
 def checked_change(job: Job, body: JobPatch) -> dict[str, Any]:
     """Return what is to change of a service, as the fields of a JobEdit. Raise a 422 problem for what may not."""
     service = job.spec.service
-    for name in ("replicas", "demand", "new_version"):
+    for name in ServicePatch.model_fields:
         if service is None and getattr(body, name) is not None:
             raise invalid(name, f"job {job.id} is no service; only a service has it")
     if service is None:
         return {}
     _check_number(job.id, service, body)
     program = None if body.new_version is None else _program(job, body)
-    return {"replicas": body.replicas, "demand": body.demand, "program": program}
+    numbers = {name: getattr(body, name) for name in NUMBERS}
+    return numbers | {"rates": None if body.rate is None else _rates(body.rate), "program": program}
+
+
+def check_places(job: Job, change: JobEdit, cluster: Callable[[], Cluster]) -> None:
+    """Raise a 422 problem for rates on types, or more replicas, that the service of the job could never have."""
+    if job.spec.service is None or (change.rates, change.replicas_max) == (None, None):
+        return
+    spec, feasibility = replace(job.spec, service=change.service_after(job.spec.service)), Feasibility(cluster())
+    check_domains(spec, feasibility)
+    check_rates(spec, feasibility)
 
 
 def _check_number(job_id: str, service: ServiceSpec, body: JobPatch) -> None:
-    least, most = service.replicas_min, service.replicas_max
     if body.replicas is not None and service.demand is not None:
         raise invalid("replicas", f"those of service {job_id} follow its demand; change that")
-    if body.replicas is not None and not least <= body.replicas <= most:
-        raise invalid("replicas", f"service {job_id} has {least} to {most} replicas; give one of these")
-    if body.demand is not None and service.demand is None:
-        raise invalid("demand", f"service {job_id} has no rate; submit another one with demand and rate")
+    for name in ("demand", "rate", "headroom"):
+        if service.demand is None and getattr(body, name) is not None:
+            raise invalid(name, f"service {job_id} has no rate; submit another one with demand and rate")
     if body.demand == MEASURED and service.serving.metrics is None:
         raise invalid("demand", f"service {job_id} names no metrics; submit another one that does")
 

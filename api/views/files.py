@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from api.schemas.results import CheckpointsView, CheckpointView, JobFilesView, JobFileView
+from api.schemas.results import CheckpointsView, CheckpointView, JobFilesView, JobFileView, WrittenCheckpointView
 from gavel.backends.checkpoints import CheckpointFolder
 from gavel.backends.outputs import Listing
 from gavel.config import Settings
@@ -25,4 +25,5 @@ def files_view(listing: Listing, job: Job, settings: Settings) -> JobFilesView:
 def checkpoints_view(folders: Sequence[CheckpointFolder], job: Job) -> CheckpointsView:
     """Return the checkpoints of a job, the accepted one marked."""
     items = [CheckpointView(**asdict(each), is_accepted=each.name == job.checkpoint) for each in folders]
-    return CheckpointsView(items=items, accepted=job.checkpoint)
+    written = [WrittenCheckpointView(**asdict(each)) for each in reversed(job.checkpoints_written)]
+    return CheckpointsView(items=items, accepted=job.checkpoint, written=written)

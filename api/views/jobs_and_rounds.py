@@ -87,6 +87,14 @@ def core_states(shown: ShownState) -> tuple[JobState, ...]:
             return (JobState(shown),)
 
 
+def _measured(job: Job) -> dict[str, Any]:
+    """Return what its gangs have reported of start-ups and checkpoints."""
+    names = ("startup_s", "restore_s", "checkpoint_s", "checkpoint_bytes", "checkpoint_every_s")
+    last = job.checkpoints_written[-1] if job.checkpoints_written else None
+    why = {"checkpoint_cost_s": last and last.cost_s, "time_to_loss_s": last and last.time_to_loss_s}
+    return {name: getattr(job, name) for name in names} | why
+
+
 def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
     """Return a job as its owner sees it."""
     end_s = job.finished_at_s
@@ -117,11 +125,7 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         received_s=dict(job.received_s),
         rounds_received=dict(job.rounds_received),
         no_progress=job.no_progress,
-        startup_s=job.startup_s,
-        restore_s=job.restore_s,
-        checkpoint_s=job.checkpoint_s,
-        checkpoint_bytes=job.checkpoint_bytes,
-        checkpoint_every_s=job.checkpoint_every_s,
+        **_measured(job),
         metrics={name: value for name, value in job.metrics.items() if math.isfinite(value)},
         phases_s=dict(job.phases_s),
         work_units_per_s=job.work.units / job.work.seconds if job.work.seconds > 0 else None,

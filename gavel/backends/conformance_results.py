@@ -27,6 +27,8 @@ REPORTED = Report(
     checkpoint_s=0.5,
     checkpoint_bytes=4096,
     checkpoint_every_s=90.0,
+    checkpoint_cost_s=0.25,
+    time_to_loss_s=7200.0,
     note="a checkpoint could not be loaded",
 )
 WAITS_FOR_A_REQUEST = """until grep -q '"save_asked_s": *[1-9]' "$GAVEL_GANG_DIR/lease.json"; do sleep 0.05; done"""
@@ -35,7 +37,8 @@ mkdir -p "$GAVEL_CHECKPOINT_DIR/1-7"
 cat > "$GAVEL_GANG_DIR/reports.jsonl" <<'LINES'
 {"sequence": 1, "kind": "checkpoint", "step": 7, "steps": 5, "seconds": 0.5, "checkpoint": "1-7", "work": 640, \
 "phases": {"eval": 1.5}, "total_steps": 1000, "metrics": {"loss": 0.25}, "startup_s": 4.0, "restore_s": 0.75, \
-"checkpoint_s": 0.5, "checkpoint_bytes": 4096, "checkpoint_every_s": 90.0, \
+"checkpoint_s": 0.5, "checkpoint_bytes": 4096, "checkpoint_every_s": 90.0, "checkpoint_cost_s": 0.25, \
+"time_to_loss_s": 7200, \
 "note": "a checkpoint could not be loaded"}
 LINES
 """

@@ -17,6 +17,7 @@ PHASES_MAX = 8
 PHASE_NAME_CHARACTERS = 32
 BYTES_MAX = 1 << 60
 SECONDS_MAX = 1e9  # 30 years: sums of such numbers stay finite
+TIME_TO_LOSS_MAX_S = 1e12  # of a small gang on a large cluster that loses none
 WORK_MAX = 1e18
 
 
@@ -99,6 +100,8 @@ class ReportReader:
             checkpoint_s=_duration_or_none(payload.get("checkpoint_s")),
             checkpoint_bytes=_bytes_or_none(payload.get("checkpoint_bytes")),
             checkpoint_every_s=_duration_or_none(payload.get("checkpoint_every_s")),
+            checkpoint_cost_s=_duration_or_none(payload.get("checkpoint_cost_s")),
+            time_to_loss_s=_duration_or_none(payload.get("time_to_loss_s"), TIME_TO_LOSS_MAX_S),
             note=_note(self._masked(payload.get("note", ""))) if sequence == 1 else "",
         )
 
@@ -144,8 +147,8 @@ def _bytes_or_none(value: object) -> int | None:
     return None if value is None else _whole(value, 0, BYTES_MAX)
 
 
-def _duration_or_none(value: object) -> float | None:
-    return None if value is None else _duration_s(value)
+def _duration_or_none(value: object, most_s: float = SECONDS_MAX) -> float | None:
+    return None if value is None else _bounded(value, most_s)
 
 
 def _bounded(value: object, most: float) -> float:

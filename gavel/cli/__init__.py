@@ -13,6 +13,7 @@ import sys
 from gavel.cli import (
     admin,
     autopilot_commands,
+    changing,
     db,
     doctor,
     infeasible,
@@ -48,6 +49,7 @@ __all__ = [
     "admin",
     "app",
     "autopilot_commands",
+    "changing",
     "db",
     "doctor",
     "infeasible",

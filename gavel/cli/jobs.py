@@ -1,4 +1,4 @@
-"""Commands about jobs: `gavel job submit|submit-batch|list|show|set|pause|resume|cancel|logs|events`."""
+"""Commands about jobs: `gavel job submit|submit-batch|list|show|pause|resume|cancel|logs|events`."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ import typer
 from rich.console import RenderableType
 
 from gavel.cli import show
+from gavel.cli.checkpoints import written_by
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import Given, SubmitCommand, job_file_of, options_given, placed
@@ -66,7 +67,6 @@ from gavel.cli.submit_options import (
     Wait,
     Weight,
     Workdir,
-    demand_of,
     pairs,
     stated_by,
 )
@@ -213,7 +213,8 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
     with connect() as client:
         job = client.job(job_id)
         events = list(client.events(job_id)) if job["sizes"] and not as_json else []
-        _tell(client, job, as_json, lambda each, sentence: show.job_with(each, sentence, events))
+        written = () if as_json else written_by(client, job)
+        _tell(client, job, as_json, lambda each, sentence: show.job_with(each, sentence, events, written))
 
 
 @job_commands.command()
@@ -260,42 +261,6 @@ def resume(job_ids: JobIds, as_json: Json = False) -> None:
     with connect() as client:
         for job_id in job_ids:
             _show(client.resume(job_id), as_json)
-
-
-@job_commands.command("set")
-def edit(
-    job_id: JobId,
-    program: Annotated[
-        Repeated,
-        typer.Argument(metavar="[-- PROGRAM [ARGUMENT..]]", help="Of a service: its new program."),
-    ] = None,
-    weight: Annotated[float | None, typer.Option(help="Relative to your other jobs in the tier.")] = None,
-    priority: Priority = None,
-    label: Annotated[Repeated, typer.Option(metavar="KEY=VALUE", help="Replaces all labels; repeatable.")] = None,
-    replicas: Annotated[int | None, typer.Option(min=0, metavar="N", help="How many replicas a service has.")] = None,
-    demand: Annotated[
-        str | None, typer.Option(metavar="N|measured", help="Requests per second that a service is asked for.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Change an unfinished job, from the next round on."""
-    changed = program or None
-    if all(each is None for each in (weight, priority, label, replicas, demand, changed)):
-        fail("say what to change: --weight, --priority, --label, --replicas, --demand, or a service's new PROGRAM")
-    labels = None if label is None else pairs("--label", label)
-    with connect() as client:
-        _show(
-            client.edit(
-                job_id,
-                weight=weight,
-                priority=priority,
-                labels=labels,
-                replicas=replicas,
-                demand=demand_of(demand),
-                new_version={"argv": changed} if changed else None,
-            ),
-            as_json,
-        )
 
 
 @job_commands.command()

@@ -31,6 +31,11 @@ def ports_of(text: str) -> tuple[int, int]:
     return ports
 
 
+def websocket_of(connection: Connection, path: str) -> str:
+    """Return the address of a WebSocket of the service."""
+    return f"{connection.url.replace('http', 'ws', 1).rstrip('/')}{path}"
+
+
 def forward(connection: Connection, job_id: str, port: int, local: int, path: str = "/") -> None:
     """Listen on 127.0.0.1 and carry each connection to the port of the job, until Ctrl-C.
 
@@ -41,7 +46,7 @@ def forward(connection: Connection, job_id: str, port: int, local: int, path: st
 
 
 async def _listen(connection: Connection, job_id: str, port: int, local: int, path: str) -> None:
-    address = f"{connection.url.replace('http', 'ws', 1).rstrip('/')}/v1/jobs/{job_id}/ports/{port}"
+    address = websocket_of(connection, f"/v1/jobs/{job_id}/ports/{port}")
 
     async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.CancelledError):  # Ctrl-C: asyncio would print the second with a traceback
@@ -73,7 +78,7 @@ async def _carry(address: str, token: str, reader: asyncio.StreamReader, writer:
         ) as there:
             await _first_of(_to_job(reader, there), _to_here(there, writer))
     except InvalidStatus as refused:
-        detail = _detail(bytes(refused.response.body or b""))
+        detail = detail_of(bytes(refused.response.body or b""))
         typer.echo(f"gavel: {detail}", err=True)
     except (InvalidHandshake, OSError) as error:
         typer.echo(f"gavel: the service cannot be reached now: {error}", err=True)
@@ -104,7 +109,7 @@ async def _to_here(there: "ClientConnection", writer: asyncio.StreamWriter) -> N
         await writer.drain()
 
 
-def _detail(body: bytes) -> str:
+def detail_of(body: bytes) -> str:
     """Return what the service says of a refusal, for people."""
     try:
         return str(json.loads(body)["detail"])

@@ -14,7 +14,6 @@ from gavel.backends.machine import boot_id
 from gavel.cli.connection import fail
 from gavel.cli.job_file import Given
 from gavel.client import Client, CodeOfJob, Job, JobSubmit
-from gavel.code_tree import megabytes
 
 UNTRACKED_NAMED = 3
 PYTHON_ANSWER_S = 10.0
@@ -244,14 +243,3 @@ def program_rows(job: Job) -> list[tuple[str, str]]:
         ("secrets", ", ".join(job["secrets"])),
         ("environment sets", ", ".join(job["env"])),
     ]
-
-
-def checkpoints_text(each: Job) -> str:
-    """Return how often the job writes a checkpoint for safety, and what its last one was; "" before the first."""
-    size, took_s, every_s = each["checkpoint_bytes"], each["checkpoint_s"], each["checkpoint_every_s"]
-    parts = (
-        "" if size is None else megabytes(size),
-        "" if took_s is None else f"written in {took_s:.1f} s",
-        "" if every_s is None else f"one every {every_s:.0f} s" if every_s else "one after every step or epoch",
-    )
-    return ", ".join(part for part in parts if part)

@@ -6,6 +6,7 @@ import time
 import typer
 
 from gavel.cli import show
+from gavel.cli.attach import attach
 from gavel.cli.connection import fail, used_connection
 from gavel.cli.following import INTERRUPTED
 from gavel.cli.port_forward import forward, ports_of
@@ -15,10 +16,17 @@ POLL_S = 0.5
 RUNNING_STATES = ("RUNNING", "PROFILING")
 JUPYTER_TOKEN = re.compile(r"[?&]token=([0-9a-f]{16,})")
 JUPYTER_LIMIT_S = 120.0  # for JupyterLab to say its token
+TERMINAL = "terminal"  # in place of a port
+TERMINAL_SAYS = "reaches this terminal"  # gavel_runtime.terminal, once it is there
 
 
 def reach(client: Client, job: Job, ports: str) -> None:
-    """Wait until the job runs, then forward its port and print the address, until Ctrl-C. The job goes on then."""
+    """Wait until the job runs, then forward its port and print the address, until Ctrl-C. The job goes on then.
+
+    `ports` "terminal": attach to its terminal instead, until the shell ends or is left; end the command as that does.
+    """
+    if ports == TERMINAL:
+        raise typer.Exit(_attach(client, job))
     port, local = ports_of(ports)
     typer.echo(f"submitted {job['id']}", err=True)
     try:
@@ -30,6 +38,19 @@ def reach(client: Client, job: Job, ports: str) -> None:
     finally:
         again, end = f"gavel port-forward {job['id']} {ports}", f"gavel job cancel {job['id']}"
         typer.echo(f"`{again}` reaches it again while it runs, `{end}` ends it", err=True)
+
+
+def _attach(client: Client, job: Job) -> int:
+    """Attach to the terminal of the job once it is there; return the exit code of the command."""
+    typer.echo(f"submitted {job['id']}; `gavel job cancel {job['id']}` ends it", err=True)
+    try:
+        _wait_until_it_runs(client, job["id"])
+        while TERMINAL_SAYS not in client.logs(job["id"])[0]:
+            _wait_until_it_runs(client, job["id"])  # ends the command if the job has ended
+            time.sleep(POLL_S)
+        return attach(used_connection(), job["id"])
+    except KeyboardInterrupt:
+        return INTERRUPTED
 
 
 def _wait_until_it_runs(client: Client, job_id: str) -> None:

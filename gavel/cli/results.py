@@ -153,10 +153,16 @@ def _files(listing: JobFiles) -> RenderableType:
 
 
 def _checkpoints(kept: Checkpoints) -> RenderableType:
-    rows = Rows("CHECKPOINT", "STEP", "BYTES", "AT", "")
+    rows = Rows("CHECKPOINT", "STEP", "BYTES", "WRITTEN IN", "AT", "")
+    took_s = {each["name"]: each["written_s"] for each in kept["written"]}
     for each in kept["items"]:
-        state = "accepted" if each["is_accepted"] else ""
+        seconds = took_s.get(each["name"])
         rows.add_row(
-            each["name"], f"{each['step']:,}", f"{each['size_bytes']:,}", show.instant(each["written_at_s"]), state
+            each["name"],
+            f"{each['step']:,}",
+            f"{each['size_bytes']:,}",
+            "" if seconds is None else f"{seconds:.2f} s",
+            show.instant(each["written_at_s"]),
+            "accepted" if each["is_accepted"] else "",
         )
     return rows

@@ -54,11 +54,14 @@ def demo(
     elastic: Annotated[
         bool, typer.Option("--elastic", help="Compare jobs that grow and shrink with the same jobs at one size.")
     ] = False,
+    mixed: Annotated[
+        bool, typer.Option("--mixed", help="Let trainings, a session and a service share this machine.")
+    ] = False,
 ) -> None:
     """Start a service of its own, train real models on it and show how they were scheduled."""
-    if autopilot and elastic:
-        raise typer.BadParameter("these are two demos; leave --autopilot or --elastic out")
-    if (autopilot or elastic) and backend != "local":
+    if autopilot + elastic + mixed > 1:
+        raise typer.BadParameter("each is a demo of its own; leave all but one of --autopilot, --elastic, --mixed out")
+    if (autopilot or elastic or mixed) and backend != "local":
         raise typer.BadParameter("this demo runs on this machine only; leave --backend out")
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # as Ctrl-C: what was started is stopped
     if autopilot:
@@ -69,6 +72,10 @@ def demo(
         from gavel.demo.elastic import main as elastic_main
 
         raise typer.Exit(elastic_main())
+    if mixed:
+        from gavel.demo.mixed import main as mixed_main
+
+        raise typer.Exit(mixed_main())
     from gavel.demo import main
 
     raise typer.Exit(main(backend))

@@ -1,4 +1,4 @@
-"""Commands for interactive sessions: `gavel interactive`, `gavel job extend`, `gavel port-forward`."""
+"""Commands for interactive sessions: `gavel interactive`, `gavel attach`, `gavel job extend`, `gavel port-forward`."""
 
 import random
 from typing import Annotated, cast
@@ -7,14 +7,17 @@ import typer
 from typer.core import TyperGroup
 
 from gavel.cli import show
+from gavel.cli.attach import attach as attached
 from gavel.cli.connection import Json, app, connect, used_connection
 from gavel.cli.jobs import job_commands
 from gavel.cli.port_forward import forward, ports_of
+from gavel.cli.reaching import TERMINAL
 from gavel.cli.resolving import JobId
 from gavel.cli.submit_options import seconds_of
 
 JUPYTER_PORTS = range(20_000, 30_000)  # one by chance: sessions of one machine share its ports
 JUPYTER = ("python", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--ServerApp.port_retries=0")
+SHELL = ("python", "-m", "gavel_runtime.terminal")
 
 
 @app.command(
@@ -23,10 +26,13 @@ JUPYTER = ("python", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--Se
 def interactive(
     context: typer.Context,
     jupyter: Annotated[bool, typer.Option("--jupyter", help="Run JupyterLab, of the job's interpreter.")] = False,
+    shell: Annotated[bool, typer.Option("--shell", help="Run a shell, and attach this terminal to it.")] = False,
 ) -> None:
     """Submit an interactive session, wait until it runs, forward its port and print the address.
 
     gavel interactive --jupyter --longest 2h --idle 30m
+
+    gavel interactive --shell --longest 2h
 
     gavel interactive --forward 6006 tensorboard --logdir runs --port 6006
 
@@ -36,6 +42,8 @@ def interactive(
     if jupyter:
         port = str(random.choice(JUPYTER_PORTS))  # noqa: S311  nothing secret
         wanted = ["--forward", f"{port}:0", *wanted, *JUPYTER, f"--port={port}"]
+    elif shell:
+        wanted = ["--forward", TERMINAL, *wanted, *SHELL]
     root = context.find_root()
     submit = cast(TyperGroup, root.command).get_command(root, "submit")
     if submit is not None:
@@ -56,6 +64,21 @@ def extend(
     by_s = seconds_of("TIME", time)
     with connect() as client:
         show.answer(client.extend_session(job_id, by_s=by_s), as_json, show.job)
+
+
+@app.command()
+def attach(job_id: JobId) -> None:
+    """Attach this terminal to the shell of a running session. Ctrl-] leaves it, and the shell goes on.
+
+    gavel interactive --shell
+
+    gavel attach ID
+
+    It ends as the shell does: with its exit status; 0 after Ctrl-], 255 if the connection was lost.
+    """
+    with connect() as client:
+        job = client.job(job_id)
+    raise typer.Exit(attached(used_connection(), job["id"]))
 
 
 @app.command("port-forward")

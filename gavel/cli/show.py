@@ -12,8 +12,9 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from gavel.cli.checkpoints import measured_rows
 from gavel.cli.needs import how_long_it_stays, size_changes, where_it_runs, worker_rows
-from gavel.cli.program import checkpoints_text, phases_text, program_rows
+from gavel.cli.program import phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
     BearerToken,
@@ -30,6 +31,7 @@ from gavel.client import (
     Usage,
     User,
 )
+from gavel.client.answers import WrittenCheckpoint
 
 Answer = TypeVar("Answer")
 
@@ -98,9 +100,11 @@ def job(each: Job) -> Table:
     return grid(dict(_facts(each)))
 
 
-def job_with(each: Job, sentence: str, events: Iterable[Event] = ()) -> Group:
+def job_with(
+    each: Job, sentence: str, events: Iterable[Event] = (), written: Sequence[WrittenCheckpoint] = ()
+) -> Group:
     """Return the sentence about a job, then all facts, with the code of the reason, and the sizes of `events`."""
-    facts = dict(_facts(each)) | {"reason": each["reason"], "sizes so far": size_changes(events, instant)}
+    facts = dict(_facts(each, written)) | {"reason": each["reason"], "sizes so far": size_changes(events, instant)}
     return Group(harmless(sentence), grid(facts))
 
 
@@ -121,7 +125,7 @@ def grid(facts: Mapping[str, str | Text]) -> Table:
     return table
 
 
-def _facts(each: Job) -> list[tuple[str, str | Text]]:
+def _facts(each: Job, written: Sequence[WrittenCheckpoint] = ()) -> list[tuple[str, str | Text]]:
     return [
         ("job", f"{each['id']}  {each['name']}"),
         ("state", _state(each)),
@@ -147,20 +151,13 @@ def _facts(each: Job) -> list[tuple[str, str | Text]]:
         ("attempts, preemptions", f"{each['attempt']}, {each['preemptions']}"),
         ("submitted", instant(each["submitted_at_s"])),
         ("completion time", "" if each["jct_s"] is None else _duration(each["jct_s"])),
-        ("start-up", _startup(each)),
-        ("checkpoints", checkpoints_text(each)),
+        *measured_rows(each, written),
         ("no progress", harmless(each["no_progress"])),
         ("metrics", ", ".join(f"{name} {value:.4g}" for name, value in each["metrics"].items())),
         ("exit code", "" if each["exit_code"] is None else str(each["exit_code"])),
         ("last lines", harmless(each["log_tail"]) if each["state"] == "FAILED" else ""),
         *_submitted(each),
     ]
-
-
-def _startup(each: Job) -> str:
-    """Return what the job's last start-up and restore took, those that are known."""
-    durations = (("", each["startup_s"]), ("restore ", each["restore_s"]))
-    return ", ".join(f"{name}{seconds:.1f} s" for name, seconds in durations if seconds is not None)
 
 
 def _submitted(each: Job) -> list[tuple[str, str]]:
@@ -371,6 +368,9 @@ def _kind(each: Job) -> str:
 
 
 def _part_done(each: Job) -> str:
+    """Return the part of its steps that a job has done; of a service the replicas that are ready, of those it wants."""
+    if each["service"] is not None:
+        return f"{each['service']['ready']}/{each['service']['replicas']} ready"
     steps = max(each["steps_done"], each["steps_reported"])
     return "" if each["total_steps"] is None else f"{steps / each['total_steps']:.0%}"
 

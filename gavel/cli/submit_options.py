@@ -163,7 +163,10 @@ Idle = Annotated[
 ]
 Forward = Annotated[
     str | None,
-    typer.Option(metavar="PORT[:LOCAL]", help="Wait until it runs, then reach this port of it here, until Ctrl-C."),
+    typer.Option(
+        metavar="PORT[:LOCAL]",
+        help="Wait until it runs, then reach this port of it here, until Ctrl-C; `terminal`: attach to its shell.",
+    ),
 ]
 Cpus = Annotated[
     int, typer.Option(min=1, metavar="N", help="CPU cores that each of its workers needs.", rich_help_panel=NEEDS)
@@ -269,6 +272,19 @@ def demand_of(text: str | None) -> float | Literal["measured"] | None:
         return float(text)
     except ValueError:
         fail(f"--demand {text}: write requests per second, such as 40, or measured")
+
+
+def rate_of(text: str | None) -> float | dict[str, float] | None:
+    """Return the rate that `--rate` states: a number, or JSON with one for each type. End the command at others."""
+    if text is None:
+        return None
+    try:
+        rate = json.loads(text)
+    except ValueError:
+        rate = None
+    if not isinstance(rate, int | float | dict):
+        fail(f'--rate {text}: write requests per second, such as 40, or by type: {{"V100": 40, "K80": 9}}')
+    return rate
 
 
 def _fields(text: str) -> list[str]:

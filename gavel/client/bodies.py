@@ -168,7 +168,11 @@ class JobPatch(TypedDict):
     """What to change of an unfinished job; what is left out stays. `labels` replace all labels."""
 
     replicas: NotRequired[int | None]  # Of a service, from its replicas_min to its replicas_max.
+    replicas_min: NotRequired[int | None]  # The fewest that a service has.
+    replicas_max: NotRequired[int | None]  # The most that a service has.
     demand: NotRequired[float | Literal["measured"] | None]  # Of a service with a rate: requests/s, or `measured`.
+    rate: NotRequired[float | Mapping[str, float] | None]  # Of a service with a rate: the new one.
+    headroom: NotRequired[float | None]  # Of a service with a rate: the new one.
     new_version: NotRequired[VersionOfService | None]  # Of a service: what its replicas run from now on.
     weight: NotRequired[float | None]
     priority: NotRequired[int | None]
@@ -264,11 +268,9 @@ class TierPreview(TypedDict):
     cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
     default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
     max_jobs: NotRequired[int | None]  # Unfinished jobs; null: no limit.
-    # Hours on slower types count less, in proportion to the job's speed there; null: no limit.
-    accelerator_hours_per_month: NotRequired[float | None]
+    accelerator_hours_per_month: NotRequired[float | None]  # Hours on slower types count less; null: no limit.
     budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
-    # Workers that jobs which may not be preempted hold together; null: no limit.
-    non_preemptible_workers: NotRequired[int | None]
+    non_preemptible_workers: NotRequired[int | None]  # Of jobs that may not be preempted, together; null: no limit.
     session_longest_s: NotRequired[float | None]  # Seconds an interactive session may last at most; null: 12 hours.
     parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
     name: str
@@ -294,11 +296,9 @@ class TierPut(TypedDict):
     cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
     default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
     max_jobs: NotRequired[int | None]  # Unfinished jobs; null: no limit.
-    # Hours on slower types count less, in proportion to the job's speed there; null: no limit.
-    accelerator_hours_per_month: NotRequired[float | None]
+    accelerator_hours_per_month: NotRequired[float | None]  # Hours on slower types count less; null: no limit.
     budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
-    # Workers that jobs which may not be preempted hold together; null: no limit.
-    non_preemptible_workers: NotRequired[int | None]
+    non_preemptible_workers: NotRequired[int | None]  # Of jobs that may not be preempted, together; null: no limit.
     session_longest_s: NotRequired[float | None]  # Seconds an interactive session may last at most; null: 12 hours.
     parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
 

@@ -110,7 +110,7 @@ class JobCalls:
         return call("POST", _path(job_id, "/purge"))
 
     @Method
-    def edit(
+    def edit(  # noqa: PLR0913  one for each field that may be changed
         self,
         job_id: str,
         *,
@@ -118,20 +118,27 @@ class JobCalls:
         priority: int | None = None,
         labels: Mapping[str, str] | None = None,
         replicas: int | None = None,
+        replicas_min: int | None = None,
+        replicas_max: int | None = None,
         demand: float | Literal["measured"] | None = None,
+        rate: float | Mapping[str, float] | None = None,
+        headroom: float | None = None,
         new_version: VersionOfService | None = None,
         version: int | None = None,
     ) -> Script[Job]:
         """Change the given fields; `labels` replace all labels. With `version`: 412 if the job was changed since.
 
-        `replicas`, `demand` in requests per second, and `new_version`, its program, are of a service.
+        The others are of a service: `replicas` and their bounds, `demand` and `rate` in requests per second,
+        `headroom`, and `new_version`, its program.
         """
         change: dict[str, Any] = {
             "weight": weight,
             "priority": priority,
             "labels": None if labels is None else dict(labels),
         }
-        change |= {"replicas": replicas, "demand": demand, "new_version": new_version}
+        change |= {"replicas": replicas, "replicas_min": replicas_min, "replicas_max": replicas_max}
+        change |= {"demand": demand, "headroom": headroom, "new_version": new_version}
+        change["rate"] = dict(rate) if isinstance(rate, Mapping) else rate
         body = {name: value for name, value in change.items() if value is not None}
         headers = {"If-Match": "*" if version is None else f'W/"{version}"'}
         return call("PATCH", _path(job_id), json=body, headers=headers)

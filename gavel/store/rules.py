@@ -32,7 +32,6 @@ from gavel.types import (
     Tier,
     User,
 )
-from gavel.types.services import MEASURED
 
 DEFAULT_TIER = Tier(name="default")
 KEEP_ROUNDS = 2000
@@ -206,25 +205,33 @@ def edited(
 
 
 def _service_after(job: Job, edit: JobEdit) -> ServiceSpec | None:
-    """Return the service after the change, a new program as a new version; None for another job."""
-    service = job.spec.service
-    if service is None:
+    """Return the service after the change; None for another job. Raises InvalidRequest for numbers that do not fit."""
+    if job.spec.service is None:
         return None
-    replicas = service.replicas if edit.replicas is None else edit.replicas
-    version = service.version + (edit.program is not None)
-    demand = service.demand
-    if demand is not None and edit.demand is not None:
-        demand = replace(demand, stated=None if edit.demand == MEASURED else float(edit.demand))
-    return replace(service, replicas=replicas, version=version, demand=demand)
+    service = edit.service_after(job.spec.service)
+    least, most = service.replicas_min, service.replicas_max
+    if least > most:
+        raise InvalidRequest("replicas_min", f"{least} is more than replicas_max, {most}; change both, or another one")
+    if not least <= service.replicas <= most:
+        has = f"service {job.id} has {least} to {most} replicas, and would have {service.replicas}"
+        raise InvalidRequest("replicas", f"{has}; give a number between, or change the bounds, too")
+    return service
 
 
 def _shown(before: dict[str, Any], after: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return what changed for people: of a service its replicas, version and demand, never its variables."""
-    old, new = before.pop("service", None), after.pop("service", None)
-    for name in ("replicas", "version", "stated_demand") if old and new else ():
-        if getattr(old, name) != getattr(new, name):
-            before[name], after[name] = getattr(old, name), getattr(new, name)
-    return before, after
+    """Return what changed for people: of a service its numbers, version and demand, never its variables."""
+    old, new = (_numbers(each.pop("service", None)) for each in (before, after))
+    names = [name for name in new if new[name] != old[name]]
+    return before | {name: old[name] for name in names}, after | {name: new[name] for name in names}
+
+
+def _numbers(service: ServiceSpec | None) -> dict[str, Any]:
+    if service is None:
+        return {}
+    demand = service.demand
+    own = {name: getattr(service, name) for name in ("replicas", "replicas_min", "replicas_max", "version")}
+    rates = {} if demand is None else {"rate": demand.stated_rate, "headroom": demand.headroom}
+    return {**own, "stated_demand": service.stated_demand, **rates}
 
 
 def check_alive(job: Job, become: str) -> None:

@@ -14,6 +14,7 @@ from gavel.types.allocation import (
     IntArray,
     PairRates,
 )
+from gavel.types.checkpoints import WrittenCheckpoint
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.disk import DiskState
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
@@ -145,6 +146,7 @@ __all__ = [
     "WorkDone",
     "Worker",
     "WorkerId",
+    "WrittenCheckpoint",
     "chain_of",
     "in_size",
     "largest_lag",

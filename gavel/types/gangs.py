@@ -48,7 +48,8 @@ class Report:
     """One numbered report of a gang. `steps` and `seconds` are the training done since the report before it.
 
     The first report has `startup_s` and `restore_s`, that of a checkpoint `checkpoint_s` (gavel/types/startup.py), its
-    size, and the seconds until the next one for safety; None in others, and from a runtime that does not measure them.
+    size, the seconds for which the training stood still, and those until the next one for safety, with the mean time to
+    the loss of a gang that they follow from; None in others, and from a runtime that does not measure them.
     `accelerator_memory_bytes` is the most that the backend saw in use on one accelerator of the gang, of all processes,
     since the reports before; 0: not known. `work` is the units of work of those steps, 0 if the program does not say
     them; `phases_s` the seconds since the report before in each phase that is no training. `total_steps` is how many
@@ -73,6 +74,8 @@ class Report:
     checkpoint_s: float | None = None
     checkpoint_bytes: int | None = None
     checkpoint_every_s: float | None = None
+    checkpoint_cost_s: float | None = None
+    time_to_loss_s: float | None = None
 
 
 class GangState(StrEnum):

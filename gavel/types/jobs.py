@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from gavel.types.checkpoints import WrittenCheckpoint
 from gavel.types.cluster import AcceleratorType
 from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
@@ -194,7 +195,8 @@ class Job:
     `trained_s` and `trained_steps` are what the newest gang has reported as training; `training_since_s` is the instant
     at which its training began, None before its first report. `startup_s`, `restore_s` and `checkpoint_s` are the last
     that a gang reported (gavel/types/startup.py), as are the size of a checkpoint and the seconds from one to the next
-    that its program chose. `leases_without_checkpoint` counts the leases since the last accepted
+    that its program chose. `checkpoints_written` are the last accepted ones, the newest last.
+    `leases_without_checkpoint` counts the leases since the last accepted
     checkpoint, the longest lasted `longest_without_checkpoint_s`; `no_progress` says why none is expected any more,
     and what helps, empty while there is hope.
     `phases_s` is the time in phases that are no training, by name; `outside_s` that of the newest gang since its first
@@ -233,6 +235,7 @@ class Job:
     checkpoint_s: float | None = None
     checkpoint_bytes: int | None = None
     checkpoint_every_s: float | None = None
+    checkpoints_written: tuple[WrittenCheckpoint, ...] = ()
     leases_without_checkpoint: int = 0
     longest_without_checkpoint_s: float = 0.0
     no_progress: str = ""

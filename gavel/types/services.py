@@ -83,6 +83,11 @@ class DemandSpec:
     down_after_s: float = 300.0
 
     @property
+    def stated_rate(self) -> float | Mapping[str, float]:
+        """Return the rate as its user stated it: one number, or one for each accelerator type."""
+        return self.rates.get(ANY_TYPE, self.rates)
+
+    @property
     def is_by_type(self) -> bool:
         """Return True if the rates differ by accelerator type, so that each replica is made for one."""
         return ANY_TYPE not in self.rates

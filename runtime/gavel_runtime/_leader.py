@@ -19,6 +19,7 @@ from gavel_runtime._writing import Writing
 
 EXIT_PREEMPTED = 75
 _HOLD_POLL_S = 0.02
+_TIME_TO_LOSS_MAX_S = 1e12  # that a report may say
 
 Save = Callable[[Path], object]
 """Fills the folder; or returns a function that does so later, in a thread, from a copy made in memory."""
@@ -211,12 +212,15 @@ class Leader:
         self._writing = None
         path = writing.finished()
         self._saved_at_s, self._checkpoint_s = boottime_s(), writing.lasted_s
-        more = {
+        more: dict[str, object] = {
             "checkpoint": path.name,
             "checkpoint_s": round(writing.lasted_s, 6),
             "checkpoint_bytes": writing.size_bytes,
             "checkpoint_every_s": round(self._every_s(), 3),
+            "checkpoint_cost_s": round(self._stood_still_s or 0.0, 6),
         }
+        if self._stated_every_s is None:
+            more["time_to_loss_s"] = round(min(self._time_to_loss_s, _TIME_TO_LOSS_MAX_S), 3)
         self._write("checkpoint", writing.step, writing.measured, more=more, durable=True)
 
     def _take(self, step: int) -> Measured:

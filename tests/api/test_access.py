@@ -270,8 +270,8 @@ def test_a_session_ends_after_its_time_and_with_its_token(start: Callable[..., S
 # --- every route declares who may call it -----------------------------------------------------------------------
 
 
-# tests/api/test_ports.py and tests/api/test_orders.py are about who opens them
-WEBSOCKETS = {"/v1/jobs/{job_id}/ports/{port}", "/v1/orders/{allocation}/{node}"}
+# tests/api/test_ports.py, test_terminals.py and test_orders.py are about who opens them
+WEBSOCKETS = {"/v1/jobs/{job_id}/ports/{port}", "/v1/jobs/{job_id}/terminal", "/v1/orders/{allocation}/{node}"}
 
 
 def routes(app: FastAPI) -> Iterator[APIRoute]:

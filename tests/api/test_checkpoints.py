@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from gavel.backends.checkpoints import Checkpoints
 from gavel.cli import app
+from gavel.types import WrittenCheckpoint
 from tests.api.conftest import Service
 
 
@@ -41,6 +42,40 @@ def test_the_accepted_checkpoint_is_named_with_step_time_and_size(ann: tuple[str
     assert answer["accepted"] == "2-40"
     shown = [(x["name"], x["generation"], x["step"], x["size_bytes"], x["is_accepted"]) for x in answer["items"]]
     assert shown == [("2-40", 2, 40, 4001, True), ("1-10", 1, 10, 4001, False)]
+
+
+def test_the_newest_ones_say_what_they_took_and_why_they_come_so_often(
+    service: Service, ann: tuple[str, httpx.Client], job_id: str
+) -> None:
+    job = service.store.job(job_id)
+    first = WrittenCheckpoint(name="1-5", step=5, at_s=50.0, size_bytes=1_000_000, written_s=0.5, every_s=60.0)
+    last = WrittenCheckpoint(
+        name="2-40",
+        step=40,
+        at_s=90.0,
+        size_bytes=2_000_000,
+        written_s=1.25,
+        cost_s=0.25,
+        every_s=134.0,
+        time_to_loss_s=36_000.0,
+    )
+    measured = {"checkpoint_s": 1.25, "checkpoint_bytes": 2_000_000, "checkpoint_every_s": 134.0}
+    service.change(replace(job, checkpoints_written=(first, last), **measured))  # type: ignore[arg-type]
+    written = ann[1].get(f"/v1/jobs/{job_id}/checkpoints").json()["written"]
+    assert [each["name"] for each in written] == ["2-40", "1-5"], "the second one is not kept any more"
+    assert (written[0]["cost_s"], written[0]["time_to_loss_s"], written[1]["cost_s"]) == (0.25, 36_000.0, None)
+    shown = ann[1].get(f"/v1/jobs/{job_id}").json()
+    assert (shown["checkpoint_cost_s"], shown["time_to_loss_s"]) == (0.25, 36_000.0)
+    given = ["--url", service.url, "--token", service.token(ann[0]), "job"]
+    lines = CliRunner().invoke(app, [*given, "show", job_id]).output
+    for text in (
+        "2.0 MB, written in 1.2 s, one every 134 s",
+        "the training stands still for 0.25 s for one, and a gang of its size is lost every 10 h",
+        "2-40, 2.0 MB, in 1.25 s, of which 0.25 s without training",
+        "1-5, 1.0 MB, in 0.50 s",
+    ):
+        assert text in lines, lines
+    assert "1.25 s" in CliRunner().invoke(app, [*given, "checkpoints", job_id]).output
 
 
 def test_a_checkpoint_is_an_archive_of_its_files(service: Service, ann: tuple[str, httpx.Client], job_id: str) -> None:

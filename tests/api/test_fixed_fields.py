@@ -8,6 +8,7 @@ import pytest
 from api.rules import Rules
 from api.schemas import JobPatch, JobSubmit
 from api.submission.fixed_fields import changed_fixed_fields
+from api.submission.inference import NUMBERS
 from api.submission.specs import spec_of
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.types import Identity, Scope, Tier, in_size
@@ -58,7 +59,7 @@ OTHER: dict[str, Any] = {
     "accelerator_memory_bytes": 5,
     "node_labels": {"disk": "nvme"},
 }
-OF_SERVICE = ("replicas", "demand", "new_version")  # of a patch: what may change of its `service`
+OF_SERVICE = (*NUMBERS, "rate", "new_version")  # of a patch: what may change of its `service`
 EDITABLE: dict[str, Any] = {"weight": 2.0, "priority": -1, "labels": {"a": "b"}}
 
 

@@ -100,6 +100,44 @@ def test_a_demand_is_shown_and_changes_and_its_replicas_are_not_stated(service: 
     assert len(changes) == 2
 
 
+def test_rate_headroom_and_bounds_change_later(service: Service) -> None:
+    _, ann = service.user()
+    body = {"argv": ["serve"], "mode": "service", "service": SERVICE | {"demand": 5, "rate": 1}}
+    made = ann.post("/v1/jobs", json=body).json()
+    path, match = f"/v1/jobs/{made['id']}", {"If-Match": "*"}
+    change = {"rate": 2.5, "headroom": 0.5, "replicas_min": 1, "replicas_max": 9}
+    patched = ann.patch(path, json=change, headers=match).json()["service"]
+    assert (patched["demand"]["rates"], patched["demand"]["headroom"]) == ({"": 2.5}, 0.5)
+    assert (patched["replicas_min"], patched["replicas_max"], patched["demand"]["stated"]) == (1, 9, 5)
+    newest = ann.get(f"{path}/audit").json()["items"][0]
+    assert newest["after"] == change
+    fast = ann.get("/v1/cluster").json()["workers"][0]["accelerator_type"]
+    patched = ann.patch(path, json={"rate": {fast: 4}}, headers=match).json()["service"]
+    assert patched["demand"]["rates"] == {fast: 4}
+    refused = ann.patch(path, json={"rate": {"no-such-type": 4}}, headers=match)
+    assert (refused.status_code, "is no accelerator type" in refused.text) == (422, True)
+    refused = ann.patch(path, json={"replicas_min": 10}, headers=match)
+    assert (refused.status_code, "10 is more than replicas_max, 9" in refused.text) == (422, True)
+    for wrong in ({"rate": 0}, {"rate": {}}, {"headroom": -1}, {"headroom": 11}, {"replicas_max": 0}):
+        assert ann.patch(path, json=wrong, headers=match).status_code == 422, wrong
+
+
+def test_bounds_keep_the_number_that_is_stated(service: Service) -> None:
+    """One without a demand has as many as its user says: bounds that leave these out are refused, but not with both."""
+    _, ann = service.user()
+    made = ann.post("/v1/jobs", json={"argv": ["serve"], "mode": "service", "service": SERVICE}).json()
+    path, match = f"/v1/jobs/{made['id']}", {"If-Match": "*"}
+    assert made["service"]["replicas"] == 2
+    refused = ann.patch(path, json={"replicas_max": 1, "replicas_min": 0}, headers=match)
+    assert (refused.status_code, "has 0 to 1 replicas, and would have 2" in refused.text) == (422, True)
+    both = ann.patch(path, json={"replicas_max": 1, "replicas_min": 0, "replicas": 1}, headers=match).json()["service"]
+    assert (both["replicas"], both["replicas_min"], both["replicas_max"]) == (1, 0, 1)
+    assert "has no rate" in ann.patch(path, json={"rate": 3}, headers=match).text
+    assert "has no rate" in ann.patch(path, json={"headroom": 0.1}, headers=match).text
+    batch = ann.post("/v1/jobs", json={"argv": ["x"], "total_steps": 1}).json()["id"]
+    assert "is no service" in ann.patch(f"/v1/jobs/{batch}", json={"replicas_max": 3}, headers=match).text
+
+
 def test_a_demand_is_only_of_a_service_with_a_rate_and_measured_only_with_metrics(service: Service) -> None:
     _, ann = service.user()
     match = {"If-Match": "*"}

@@ -73,6 +73,9 @@ def test_a_torn_last_line_is_read_once_it_is_whole(path: Path) -> None:
         {"checkpoint_bytes": 1.5},
         {"checkpoint_bytes": -1},
         {"checkpoint_every_s": -1.0},
+        {"checkpoint_cost_s": -0.1},
+        {"time_to_loss_s": 1e13},
+        {"time_to_loss_s": math.inf},
         {"metrics": [1]},
         {"kind": "checkpoint"},
         {"kind": "checkpoint", "checkpoint": "7-20"},  # no such folder

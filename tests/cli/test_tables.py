@@ -50,6 +50,7 @@ def a_job(**over: Any) -> Any:
         "rho": 1.25,
         "reason": "WaitingForCapacity",
         "message": "avx512 2/2 leased; behind by 0.04; 2 jobs ahead in tier",
+        "service": None,
     }
     return plain | over
 
@@ -304,3 +305,9 @@ def test_what_a_worker_needs_is_said_as_people_say_it() -> None:
     assert [worker_needs(1, 0), worker_needs(2, 1_500_000_000)] == ["1 CPU core", "2 CPU cores, 1,500.0 MB of memory"]
     where = {"accelerator_types": ["v100"], "accelerator_memory_bytes": 16_000_000_000, "node_labels": {"disk": "nvme"}}
     assert where_it_runs(a_job(**where)) == "v100; accelerators with 16,000.0 MB of memory; nodes with disk=nvme"
+
+
+def test_a_list_of_jobs_says_of_a_service_how_many_replicas_are_ready() -> None:
+    services = [a_job(total_steps=None, service={"ready": ready, "replicas": 3}) for ready in (0, 2)]
+    shown = "\n".join(lines(show.jobs([*services, a_job()]), 200))
+    assert "0/3 ready" in shown and "2/3 ready" in shown and "12%" in shown

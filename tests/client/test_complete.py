@@ -148,7 +148,7 @@ def test_every_call_of_the_client_is_an_operation_or_made_of_some() -> None:
 # Neither asks the service for anything, or what they print is no answer of its.
 WITHOUT_JSON = {
     *("job logs", "job download", "download"),
-    *("interactive", "port-forward", "kubernetes crd"),
+    *("interactive", "attach", "port-forward", "kubernetes crd"),
     *(
         "metrics",
         "profile",

@@ -299,6 +299,10 @@ def test_the_job_page_shows_a_service_with_its_replicas_and_its_demand(dashboard
         "v100 40/s, k80 9/s",
     ):
         expect(facts).to_contain_text(text)
+    tab.page.goto("/")
+    row = tab.page.locator("#jobs-table tbody tr").filter(has=tab.page.locator(f'a[href="/jobs/{job.id}"]'))
+    expect(row.locator("td.progress")).to_have_text("0 of 2 ready")
+    expect(row.locator("td.kind")).to_contain_text("service ")
 
 
 @pytest.mark.full
@@ -311,6 +315,10 @@ def test_the_job_page_shows_a_session_with_its_end_and_how_to_reach_it(dashboard
         expect(facts).to_contain_text(text)
     expect(facts).to_contain_text(f"gavel port-forward {job.id} PORT")
     expect(facts).to_contain_text(f"gavel job extend {job.id} 1h")
+    shell = replace(spec, argv=("python", "-m", "gavel_runtime.terminal"))
+    job = dashboard.store.submit(shell, key=None, body_hash="", now_s=time.time()).job
+    tab.page.goto(f"/jobs/{job.id}")
+    expect(facts).to_contain_text(f"gavel attach {job.id}")
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import expect
 
 from gavel.ports import Changes
-from gavel.types import Job, MetricPoint
+from gavel.types import Job, MetricPoint, WrittenCheckpoint
 from tests.builders import a_spec
 from tests.dashboard.conftest import Dashboard, Tab
 
@@ -123,11 +123,18 @@ def test_files_of_a_job_are_listed_and_downloaded(dashboard: Dashboard, tab: Tab
     folder.mkdir(parents=True)
     (folder / "<i>model.pt").write_bytes(b"x" * 3200)
     (dashboard.logs.parent / "checkpoints" / job.id / "1-40").mkdir(parents=True)
-    dashboard.store.commit(
-        dashboard.store.snapshot().version, Changes(jobs=(replace(job, checkpoint="1-40", steps_done=40),))
+    written = WrittenCheckpoint(
+        name="1-40", step=40, at_s=time.time(), size_bytes=2_000_000, written_s=1.25, cost_s=0.5
     )
+    saved = replace(job, checkpoint="1-40", steps_done=40, checkpoints_written=(written,))
+    dashboard.store.commit(dashboard.store.snapshot().version, Changes(jobs=(saved,)))
     tab.page.goto(f"/jobs/{job.id}")
     expect(tab.page.locator("#checkpoint")).to_contain_text("Checkpoint 1-40: after 40 steps, 0 B, written at")
+    newest = tab.page.locator("#checkpoints-table tbody tr").first.locator("th, td")
+    expect(newest).to_have_text(["1-40", "40", "2 MB", "1.25 s", "0.50 s", _any()])
+    expect(tab.page.locator("#facts")).to_contain_text(
+        "its program states it; the training stands still for 0.5 s for one"
+    )
     cells = tab.page.locator("#files-table tbody tr").first.locator("th, td")
     expect(cells).to_have_text(["a b/<i>model.pt", "3.2 kB", _any()])
     expect(tab.page.locator("#files-note")).to_contain_text("3.2 kB of 10 GB that a job may keep")

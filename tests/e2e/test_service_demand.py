@@ -47,6 +47,11 @@ def test_the_command_line_states_a_demand_and_changes_it_down_to_none_and_back(
         shell("job", "set", job_id, "--demand", "1")
         assert wait_until(lambda: len(endpoints(client, job_id)) == 1, LIMIT_S), history(client, job_id)
         assert demand_of(client, job_id)["lead_s"] > 0
+        faster = json.dumps({accelerator_type: 20})
+        shell("job", "set", job_id, "--rate", faster, "--headroom", "0.5", "--replicas-min", "1", "--replicas-max", "3")
+        changed = demand_of(client, job_id)
+        assert (changed["rates"], changed["headroom"]) == ({accelerator_type: 20.0}, 0.5)
+        assert "1/1 ready" in shell("job", "list")
     finally:
         client.cancel(job_id)
         assert wait_until(lambda: not replicas(client, job_id), LIMIT_S), history(client, job_id)

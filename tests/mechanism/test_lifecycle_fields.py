@@ -7,7 +7,19 @@ import pytest
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Launched, Reported
 from gavel.mechanism.jobs.lifecycle import account_time, ended, shortened_pause, step, take_reports, weighed
-from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Reason, Report, ReportKind
+from gavel.types import (
+    GangExit,
+    GangOutcome,
+    GangSeen,
+    GangState,
+    Job,
+    JobState,
+    Reason,
+    Report,
+    ReportKind,
+    WrittenCheckpoint,
+)
+from gavel.types.checkpoints import WRITTEN_MAX
 from tests.builders import a_job
 
 EXIT = GangExit(outcome=GangOutcome.EXITED, exit_code=3, message="m", log_tail="the last lines")
@@ -167,7 +179,9 @@ def test_a_checkpoint_forgives_what_was_held_against_the_job() -> None:
         "checkpoint_bytes": 7,
         "checkpoint_every_s": 9.0,
     }
-    job = taken(fresh, a_report(1, ReportKind.CHECKPOINT, 60, checkpoint="3-60", seconds=3.0, steps=20, **durations))
+    why = {"checkpoint_cost_s": 0.125, "time_to_loss_s": 3600.0}
+    report = a_report(1, ReportKind.CHECKPOINT, 60, checkpoint="3-60", seconds=3.0, steps=20, **durations, **why)
+    job = taken(fresh, report)
     assert job == replace(
         fresh,
         report_sequence=1,
@@ -181,8 +195,34 @@ def test_a_checkpoint_forgives_what_was_held_against_the_job() -> None:
         leases_without_checkpoint=0,
         longest_without_checkpoint_s=0.0,
         no_progress="",
+        checkpoints_written=(
+            WrittenCheckpoint(
+                name="3-60",
+                step=60,
+                at_s=15.0,
+                size_bytes=7,
+                written_s=0.25,
+                cost_s=0.125,
+                every_s=9.0,
+                time_to_loss_s=3600.0,
+            ),
+        ),
         **durations,
     )
+
+
+def test_the_newest_checkpoints_that_were_measured_are_remembered() -> None:
+    reports = [
+        a_report(10 + each, ReportKind.CHECKPOINT, 41 + each, checkpoint=f"3-{41 + each}", checkpoint_s=0.5 * each)
+        for each in range(WRITTEN_MAX + 2)
+    ]
+    job = taken(LEASED, *reports)
+    assert [each.step for each in job.checkpoints_written] == [43 + each for each in range(WRITTEN_MAX)]
+    assert taken(job, a_report(40, ReportKind.CHECKPOINT, 60, checkpoint="3-60")).checkpoints_written == (
+        job.checkpoints_written
+    )
+    stale = a_report(41, ReportKind.CHECKPOINT, 40, checkpoint="3-40", checkpoint_s=1.0)
+    assert taken(job, stale).checkpoints_written == job.checkpoints_written
 
 
 def test_a_checkpoint_at_the_step_that_is_saved_already_forgives_nothing() -> None:

@@ -139,3 +139,34 @@ def test_a_demand_that_goes_up_and_down_a_little_is_stored_a_few_times_in_each_p
     passed_s = there.world.clock.now_s() - from_s
     assert there.job.version - before <= 4 * passed_s / part_s(DOWN_AFTER_S) + 5
     assert most >= 10.4, "the largest is not lost"
+
+
+def test_another_rate_headroom_or_bound_changes_the_number_from_then_on() -> None:
+    there = DemandWorld({ANY_TYPE: 5.0}, others=0)
+    there.run(lambda: len(there.endpoints) == 3)
+    there.edit(rates={ANY_TYPE: 3.0})
+    there.run(lambda: len(there.endpoints) == 4)
+    there.edit(headroom=0.6)
+    there.run(lambda: len(there.endpoints) == 6)  # 10 * 1.6 / 3
+    there.edit(replicas_max=2)
+    there.run(lambda: len(there.replicas) == 2)
+    assert there.demand.bound == "replicas_max"
+    there.edit(replicas_min=5, replicas_max=8, rates={ANY_TYPE: 20.0})
+    there.run(lambda: len(there.endpoints) == 5)
+    assert (there.demand.bound, there.service.replicas) == ("replicas_min", 5)
+
+
+def test_a_type_that_gets_no_rate_any_more_is_left_without_a_gap() -> None:
+    cluster = a_cluster_of_nodes(n0="fast fast fast fast", n1="slow slow slow slow")
+    there = DemandWorld({"fast": 5.0}, cluster, others=0)
+    there.run(lambda: there.types == {"fast": 3})
+
+    def watch() -> None:
+        assert len(there.endpoints) >= there.service.available_of(3)
+
+    there.edit(rates={"slow": 4.0})
+    there.run(lambda: there.types == {"slow": 3} and len(there.replicas) == 3, watch)
+    there.edit(rates={ANY_TYPE: 5.0})
+    there.run(
+        lambda: len(there.replicas) == 3 and all(not job.spec.accelerator_types for job in there.endpoints), watch
+    )

@@ -42,8 +42,12 @@ def test_a_checkpoint_says_its_size_and_when_the_next_one_is_due(gang: Gang) -> 
     saved = gang.reports()[-2]
     assert saved["checkpoint_bytes"] > 0
     assert LEAST_S <= saved["checkpoint_every_s"] < 60, "a cheap checkpoint of a gang that is lost each minute"
+    cost_s, until_lost_s = saved["checkpoint_cost_s"], saved["time_to_loss_s"]
+    assert (cost_s > 0, until_lost_s) == (True, 60.0)
+    assert saved["checkpoint_every_s"] == pytest.approx(checkpoint_interval_s(cost_s, until_lost_s), abs=1e-3)
 
 
 def test_what_the_program_states_goes_before(gang: Gang) -> None:
     gang.start(counting().replace("total=None", "checkpoint_every_s=0.1"), total=20).finish()
     assert {each["checkpoint_every_s"] for each in gang.reports() if each["kind"] == "checkpoint"} == {0.1}
+    assert not any("time_to_loss_s" in each for each in gang.reports()), "nothing follows from it"

@@ -6,10 +6,16 @@ import { bytes, count, timeOfDay } from "./format.js";
 
 const ROWS = 200;
 
-/** Name the accepted checkpoint in #checkpoint, a link that downloads it. */
+const seconds = (value) => (value === null ? "–" : `${value.toFixed(2)} s`);
+
+/** Fill #checkpoints-table, and name the accepted checkpoint in #checkpoint, a link that downloads it. */
 export async function showCheckpoint(id) {
   const path = `/v1/jobs/${encodeURIComponent(id)}/checkpoints`;
-  const { items, accepted } = await get(path);
+  const { items, accepted, written } = await get(path);
+  byId("checkpoints-table").hidden = written.length === 0;
+  fillTable(byId("checkpoints-table"), ["Checkpoint", "Steps", "Size", "Written in", "Without training", "At"],
+    written.map((each) => [each.name, count(each.step), each.size_bytes === null ? "–" : bytes(each.size_bytes),
+      seconds(each.written_s), seconds(each.cost_s), timeOfDay(each.at_s)]));
   const kept = items.find((each) => each.is_accepted);
   if (!kept) return say("checkpoint", accepted ? `Checkpoint ${accepted}, which the service cannot read.` : "No checkpoint was accepted yet.");
   const link = make("a", { href: `${path}/${kept.name}`, download: `${id}-${kept.name}.tar` }, "Download");

@@ -148,10 +148,11 @@ function sessionOf(job) {
   const end = job.session_ends_at_s === null
     ? `${duration(job.longest_s)} after its start`
     : `at ${new Date(job.session_ends_at_s * 1000).toLocaleString()}`;
+  const hasTerminal = job.argv.includes("gavel_runtime.terminal");
   const runs = job.finished_at_s === null;
   return {
     "Interactive session": runs ? `ends ${end}${idle}` : "has ended",
-    "Reach it by": runs ? `gavel port-forward ${job.id} PORT` : "",
+    "Reach it by": runs ? (hasTerminal ? `gavel attach ${job.id}` : `gavel port-forward ${job.id} PORT`) : "",
     "Extend it by": runs ? `gavel job extend ${job.id} 1h` : "",
   };
 }
@@ -168,6 +169,14 @@ function checkpointsOf(job) {
     job.checkpoint_s === null ? "" : `written in ${job.checkpoint_s.toFixed(1)} s`,
     every === null ? "" : every ? `one every ${duration(every)}` : "one after every step or epoch",
   ].filter(Boolean).join(", ");
+}
+
+/** What the seconds from one checkpoint to the next follow from. */
+function whySoOften(job) {
+  if (job.checkpoint_cost_s === null) return "";
+  const costs = `the training stands still for ${quantity(job.checkpoint_cost_s)} s for one`;
+  return job.time_to_loss_s === null ? `its program states it; ${costs}`
+    : `${costs}, and a gang of its size is lost every ${quantity(job.time_to_loss_s / 3600)} h`;
 }
 
 function showFacts(job) {
@@ -212,6 +221,7 @@ function showFacts(job) {
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     "Start-up": startupOf(job),
     Checkpoints: checkpointsOf(job),
+    "Why so often": whySoOften(job),
     "No progress": job.no_progress,
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
     "Besides training": pairs(job.phases_s, ([name, seconds]) => `${name} ${duration(seconds)}${shareOf(seconds, job)}`),

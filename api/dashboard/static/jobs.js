@@ -139,15 +139,16 @@ function updateRow(row, job) {
   const [name, kind, tier, state, on, progress, speed, rho, age, reason] = row.children;
   name.firstChild.style.background = job.accelerator_type ? colourOf(job.id) : "transparent";
   name.title = `${job.id}, user ${job.user}`;
-  say(kind, job.scale_factor > 1 ? `${job.kind} ×${job.scale_factor}` : job.kind);
+  say(kind, `${job.service ? "service " : ""}${job.kind}${job.scale_factor > 1 ? ` ×${job.scale_factor}` : ""}`);
   say(tier, job.tier);
   say(state.firstChild, job.state);
   state.firstChild.dataset.state = job.state;
   state.title = `preempted ${job.preemptions} ${job.preemptions === 1 ? "time" : "times"} so far`;
   say(on, job.worker_ids.join(", "));
   showProgress(progress.firstChild, stepsOf(job), job.total_steps);
-  progress.firstChild.hidden = job.total_steps === null && job.finished_at_s !== null;
-  say(progress.lastChild, job.total_steps !== null ? `${count(stepsOf(job))} / ${count(job.total_steps)}`
+  progress.firstChild.hidden = job.service !== null || (job.total_steps === null && job.finished_at_s !== null);
+  say(progress.lastChild, job.service ? `${job.service.ready} of ${job.service.replicas} ready`
+    : job.total_steps !== null ? `${count(stepsOf(job))} / ${count(job.total_steps)}`
     : job.finished_at_s !== null ? `${count(stepsOf(job))} steps` : `${count(stepsOf(job))}, steps unknown yet`);
   say(speed, job.speed === null ? "" : quantity(job.speed));
   say(rho, job.rho === null ? "" : fixed(job.rho));

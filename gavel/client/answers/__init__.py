@@ -44,6 +44,7 @@ from gavel.client.answers.results import (
     JobUtilization,
     Purged,
     RankUtilization,
+    WrittenCheckpoint,
 )
 from gavel.client.answers.scheduling import (
     Allocation,
@@ -175,4 +176,5 @@ __all__ = [
     "Verification",
     "Worker",
     "WorstJob",
+    "WrittenCheckpoint",
 ]

@@ -140,6 +140,9 @@ class Job(TypedDict):
     checkpoint_bytes: int | None  # The size of its last checkpoint.
     # Seconds from one checkpoint for safety to the next, as its program chose, or was told.
     checkpoint_every_s: float | None
+    checkpoint_cost_s: float | None  # How long its training stood still for its last checkpoint.
+    # Mean seconds until a gang of its size is lost, from which its program chose how often.
+    time_to_loss_s: float | None
     scale_factor: int  # Accelerators of its gang; of an elastic job the size in force.
     sizes: list[int]  # Sizes that the gang of an elastic job may have; empty: a rigid job.
     global_batch: int | None  # Samples of one step of an elastic job; null: a rigid job.

@@ -66,11 +66,26 @@ class Checkpoint(TypedDict):
     is_accepted: bool  # The job goes on from this one.
 
 
+class WrittenCheckpoint(TypedDict):
+    """An accepted checkpoint as its program measured it, kept or not; null: it did not measure that."""
+
+    name: str
+    step: int
+    at_s: float  # When it was accepted.
+    size_bytes: int | None
+    written_s: float | None  # Until it was on the disk.
+    cost_s: float | None  # For so long of it the training stood still.
+    every_s: float | None  # Until the next one for safety.
+    # Mean seconds until a gang of its size is lost, from which `every_s` was chosen; null: stated.
+    time_to_loss_s: float | None
+
+
 class Checkpoints(TypedDict):
     """The checkpoints of a job that are kept, the newest first."""
 
     items: list[Checkpoint]
     accepted: str | None  # Its name; null: the job begins at step 0.
+    written: list[WrittenCheckpoint]  # The newest five that were accepted, the newest first.
 
 
 class CodeDiff(TypedDict):

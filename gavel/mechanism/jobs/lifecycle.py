@@ -21,7 +21,9 @@ from gavel.types import (
     Reason,
     Report,
     ReportKind,
+    WrittenCheckpoint,
 )
+from gavel.types.checkpoints import WRITTEN_MAX
 from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
@@ -114,7 +116,7 @@ def take_reports(job: Job, event: Reported) -> Job:
         total_steps = job.total_steps or report.total_steps
         if report.sequence <= job.report_sequence or (total_steps is not None and report.step > total_steps):
             continue
-        after = _after_report(job, report)
+        after = _after_report(job, report, event.at_s)
         job = after if job.has_reported else changed(after, **_first_report(job, report, event))
     return job
 
@@ -132,7 +134,7 @@ def _training_since_s(first: Report, event: Reported) -> float:
     return event.started_at_s + first.startup_s + (first.restore_s or 0.0)
 
 
-def _after_report(job: Job, report: Report) -> Job:
+def _after_report(job: Job, report: Report, at_s: float) -> Job:
     values: dict[str, object] = {
         "report_sequence": report.sequence,
         "steps_reported": max(job.steps_reported, report.step),
@@ -148,13 +150,35 @@ def _after_report(job: Job, report: Report) -> Job:
     if report.metrics:
         values["metrics"] = _newest_metrics(job.metrics, report.metrics)
     if report.kind is not ReportKind.PROGRESS and report.step >= job.steps_done:
-        values |= {"steps_done": report.step, "checkpoint": report.checkpoint or job.checkpoint}
-        if report.step > job.steps_done:
-            values |= {"losses": 0, "leases_without_checkpoint": 0, "longest_without_checkpoint_s": 0.0}
-            values["no_progress"] = ""
+        values |= _accepted(job, report, at_s)
     measured = {name: getattr(report, name) for name in MEASURED}
     values |= {name: value for name, value in measured.items() if value is not None}
     return changed(job, **values)
+
+
+def _accepted(job: Job, report: Report, at_s: float) -> dict[str, object]:
+    """What the end of the program, or an accepted checkpoint, changes."""
+    values: dict[str, object] = {"steps_done": report.step, "checkpoint": report.checkpoint or job.checkpoint}
+    if report.checkpoint and report.checkpoint_s is not None:
+        written = _written(report, report.checkpoint, at_s)
+        values["checkpoints_written"] = (*job.checkpoints_written, written)[-WRITTEN_MAX:]
+    if report.step > job.steps_done:
+        values |= {"losses": 0, "leases_without_checkpoint": 0, "longest_without_checkpoint_s": 0.0}
+        values["no_progress"] = ""
+    return values
+
+
+def _written(report: Report, name: str, at_s: float) -> WrittenCheckpoint:
+    return WrittenCheckpoint(
+        name=name,
+        step=report.step,
+        at_s=at_s,
+        size_bytes=report.checkpoint_bytes,
+        written_s=report.checkpoint_s,
+        cost_s=report.checkpoint_cost_s,
+        every_s=report.checkpoint_every_s,
+        time_to_loss_s=report.time_to_loss_s,
+    )
 
 
 def _newest_metrics(so_far: Mapping[str, float], reported: Mapping[str, float]) -> dict[str, float]:

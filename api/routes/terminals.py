@@ -1,0 +1,26 @@
+"""The terminal of a job: what is typed and printed, over a WebSocket, as for its ports."""
+
+import socket
+
+from fastapi import APIRouter, WebSocket
+
+from api.routes.parameters import JobIdPath
+from api.routes.ports import carried
+from api.services import Services
+from gavel.backends.job_terminal import attached
+from gavel.types import Job
+
+router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
+
+
+@router.websocket("/{job_id}/terminal")
+async def attach(websocket: WebSocket, job_id: JobIdPath) -> None:
+    """Carry the messages of a running job's terminal (gavel_runtime/terminal_frames.py), in binary messages.
+
+    Refused as a request is, by a problem document: 401, 404, 409 (it does not run, it has no terminal), 429.
+    """
+    await carried(websocket, job_id, _terminal)
+
+
+def _terminal(services: Services, job: Job) -> socket.socket:
+    return attached(services.settings.state_dir, job.id, job.generation)
