@@ -110,6 +110,13 @@ class SlurmSection(NodesSection):
         le=3e7,
         description="Time limit of allocations; 0: that of leases, extended in place, for operators of Slurm only.",
     )
+    placement: Literal["gavel", "slurm"] = Field(
+        "gavel",
+        description="Who chooses the nodes of a gang: gavel pins them, or slurm, which is told types and numbers only.",
+    )
+    pending_limit_s: float = Field(
+        30.0, ge=5, le=86_400, description="How long allocations may wait in Slurm's queue before they are given up."
+    )
     cpus_per_worker: int = Field(0, ge=0, le=1024, description="Cores for each worker; 0: its share of the node.")
     options: str = Field("", max_length=1000, description="More options of sbatch, as --qos=long.")
 
@@ -170,6 +177,9 @@ class KubernetesSection(NodesSection):
     pull_secrets: list[str] = Field(default_factory=list, description="Names of secrets with which images are pulled.")
     service_account: str = Field(
         "default", max_length=253, description="Service account of pods; they get no token of it."
+    )
+    scheduler: str = Field(
+        "", max_length=253, description="Scheduler that binds pods, such as one for gangs; default: the cluster's own."
     )
     bind_limit_s: float = Field(
         30.0, ge=1, le=86_400, description="How long pods may wait to be bound before another place is looked for."

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parents[1] / "tests" / "backends" / "kubernetes" / "schemas.json"
+OF_SOME = {"io.k8s.api.scheduling.v1beta1": ("PodGroup",)}  # not every release has them
 KINDS = {
     "io.k8s.api.admissionregistration.v1": ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"),
     "io.k8s.api.apps.v1": ("Deployment", "StatefulSet"),
@@ -42,6 +43,8 @@ def definitions_of(release: str) -> dict[str, Any]:
 def needed(definitions: dict[str, Any]) -> dict[str, Any]:
     """The definitions of the kinds above, and of all that they refer to, by name."""
     left = [f"{group}.{kind}" for group, kinds in KINDS.items() for kind in kinds]
+    of_some = [f"{group}.{kind}" for group, kinds in OF_SOME.items() for kind in kinds]
+    left += [name for name in of_some if name in definitions]
     made: dict[str, Any] = {}
     while left:
         name = left.pop()

@@ -29,6 +29,8 @@ NO_GPU = {"CUDA_VISIBLE_DEVICES": "-1", "ROCR_VISIBLE_DEVICES": "-1", "HIP_VISIB
 }
 """Variables with which a process sees no GPU."""
 CPU_TYPES_MAX = 4
+CPU_TYPES = frozenset({"avx512", "avx2", "scalar", "lowsimd", "lowblas"})
+"""Types that a CPU can be made to emulate by variables; which of them, the CPU says."""
 ASK_LIMIT_S = 20.0
 NO_AVX_IN_TORCH = {"ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_CBWR": "COMPATIBLE"}
 NUMPY_FEATURES = "import json, numpy; print(json.dumps(numpy.show_config(mode='dicts')['SIMD Extensions']))"

@@ -12,6 +12,7 @@ from gavel.backends.unix_users import give, show
 
 FOR_THE_JOB = ("lease.json", "waits.json", "starts.jsonl", "ends.jsonl", "previous.failed")
 TEMPORARY = "tmp"
+NOT_STARTED = 127  # exit code of a task that could not be started
 
 
 def make_gang_folder(folder: Path) -> None:

@@ -21,6 +21,11 @@ CHUNK_BYTES = 1 << 20
 FILES_MAX = 100_000
 FRAME_BYTES_MAX = 1 << 27
 PROBLEM_CHARACTERS = 2_000
+TAGS = (
+    *("ETag", "etag", "md5Hash", "crc32c", "content_md5", "blob_id"),
+    *("LastModified", "last_modified", "updated", "mtime", "modify", "modified"),
+)
+"""What drivers call that which changes with the content, the surest first."""
 
 
 class Changed(OSError):

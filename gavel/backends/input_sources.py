@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from gavel.backends.input_reading import CHUNK_BYTES, Source, SourceFile
+from gavel.backends.input_reading import CHUNK_BYTES, TAGS, Source, SourceFile
 from gavel.backends.inputs import local_path
 from gavel.backends.preparation import PreparationFailed
 
@@ -25,11 +25,6 @@ AZURE, AZURE_SUFFIX = "AZURE_STORAGE_CONNECTION_STRING", "core.windows.net"
 ACCOUNTS = ("AZURE_STORAGE_ACCOUNT", "AZURE_STORAGE_ACCOUNT_NAME")
 REDIRECTS_MAX = 10
 TIMEOUT = httpx.Timeout(60.0, connect=15.0)
-TAGS = (
-    *("ETag", "etag", "md5Hash", "crc32c", "content_md5", "blob_id"),
-    *("LastModified", "last_modified", "updated", "mtime", "modify", "modified"),
-)
-"""What drivers call that which changes with the content, the surest first."""
 
 
 def source_problem(source: str, hosts: Sequence[str]) -> str:

@@ -4,14 +4,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Protocol
 
-import structlog
-
 from gavel.backends import gang_processes
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey, LocalGang
 from gavel.backends.gang_records import SPOILT
 
-log = structlog.get_logger("gavel.gangs")
+
+def warn(logger: str, event: str, **about: object) -> None:
+    """Log a warning; the library is loaded only then, since it takes a quarter of the time in which an agent starts."""
+    import structlog
+
+    structlog.get_logger(logger).warning(event, **about)
 
 
 class Condemnable(Protocol):
@@ -36,7 +39,7 @@ def isolated(gang: Condemnable, folder: StateFolder) -> Iterator[None]:
     except Exception as problem:
         folder.check_usable()
         job_id, generation = gang.key
-        log.warning("gang.condemned", job=job_id, generation=generation, exc_info=True)
+        warn("gavel.gangs", "gang.condemned", job=job_id, generation=generation, exc_info=True)
         gang.condemn(f"its files cannot be used: {problem}")
 
 
@@ -54,7 +57,7 @@ def adopted_gangs(folder: StateFolder, *, lease_grace_s: float) -> Iterator[Loca
                 folder.own(directory), checkpoints, lease_grace_s=lease_grace_s, has_processes=has_processes
             )
         except SPOILT as problem:
-            log.warning("gang.refused", folder=str(directory), error=str(problem))
+            warn("gavel.gangs", "gang.refused", folder=str(directory), error=str(problem))
             continue
         if gang is not None:
             alive.discard(str(directory))

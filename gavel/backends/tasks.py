@@ -12,7 +12,7 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
-from gavel.backends.gang_files import job_files
+from gavel.backends.gang_files import NOT_STARTED, job_files
 from gavel.backends.machine import Lines, append_json, write_json
 from gavel.ephemeral.names import NODE_OWNER, check_requirement
 from gavel.ephemeral.resources import Fallback, Gang, GangRequest, Member
@@ -25,7 +25,6 @@ TASKS_MAX = 1_000
 
 SCHEDULER_OWNER = "gavel"
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-NOT_STARTED = 127
 NOT_ON_ITS_NODES = "what it requires is free together on nodes of other jobs only"
 
 

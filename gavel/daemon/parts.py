@@ -265,6 +265,8 @@ def _slurm_settings(settings: Settings) -> SlurmSettings:
         gres=tuple(own.gres),
         type_features=tuple(own.type_features),
         limit_s=own.limit_s,
+        pending_limit_s=own.pending_limit_s,
+        chooses_nodes=own.placement == "slurm",
         cpus_per_worker=own.cpus_per_worker,
         options=tuple(shlex.split(own.options)),
     )
@@ -295,6 +297,7 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         tolerations=tuple(own.tolerations),
         pull_secrets=tuple(own.pull_secrets),
         service_account=own.service_account,
+        scheduler=own.scheduler,
         bind_limit_s=own.bind_limit_s,
         start_limit_s=own.start_limit_s,
     )

@@ -7,6 +7,8 @@ import sys
 from functools import cache
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 PRODUCT = sorted(path for room in ("gavel", "api", "workloads", "runtime") for path in (ROOT / room).rglob("*.py"))
 FUNCTION_LINES_MAX = 70
@@ -54,5 +56,14 @@ def test_nothing_branches_on_being_simulated() -> None:
 def test_the_command_line_starts_without_the_heavy_libraries() -> None:
     heavy = ["cvxpy", "sqlalchemy", "fastapi", "numpy", "scipy", "uvicorn"]
     code = f"import sys, gavel.cli; print([name for name in {heavy} if name in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("room", ["slurm", "kubernetes"])
+def test_an_agent_starts_without_the_heavy_libraries(room: str) -> None:
+    """It starts on each node of each gang."""
+    heavy = ["structlog", "httpx", "asyncio", "ssl", "fsspec", "websockets", "sqlalchemy", "rich"]
+    code = f"import sys, gavel.backends.{room}.node; print([name for name in {heavy} if name in sys.modules])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert ran.stdout.strip() == "[]"

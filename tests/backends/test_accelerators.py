@@ -24,7 +24,9 @@ echo "2, Tesla V100-SXM2-16GB, GPU-33, 16384, 00000000:47:00.0"
 
 
 def names(features: list[str], cores: int) -> list[str]:
-    return [each.name for each in accelerators._cpu_types(features, cores)]
+    matches = [each.name for each in accelerators._cpu_types(features, cores)]
+    assert {*matches} <= accelerators.CPU_TYPES
+    return matches
 
 
 @pytest.mark.parametrize(

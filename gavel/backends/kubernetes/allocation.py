@@ -4,10 +4,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from gavel.backends.kubernetes.pod_warnings import ASK_AFTER_S, ASK_AGAIN_S
 from gavel.backends.kubernetes.pods import Pod
 from gavel.backends.nodes.allocation import Allocation
 
 UNSEEN_S = 10.0  # seconds that the watch may take to show a pod that was created
+OPEN_AGAIN_S = 2.0  # seconds until a gate that is still shown is removed again
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,6 +23,9 @@ class PodAllocation(Allocation):
     created: set[str] = field(default_factory=set)
     bound_s: float | None = None  # monotonic, since when all are bound
     deleted: set[str] = field(default_factory=set)
+    opened: dict[str, float] = field(default_factory=dict)  # by pod, when its gate was removed (monotonic)
+    warnings: dict[str, str] = field(default_factory=dict)  # by pod, as of when it was asked about
+    asked: dict[str, float] = field(default_factory=dict)  # by pod, when that was (monotonic)
 
     @property
     def is_held(self) -> bool:
@@ -43,6 +48,23 @@ class PodAllocation(Allocation):
         return len(self.pods) == len(self.seats) and all(pod.node for pod in self.pods.values())
 
     @property
+    def gated(self) -> list[str]:
+        """Return the pods whose gate is to be removed now: none before all pods are there."""
+        is_whole = len(self.pods) == len(self.seats) and not any(pod.is_leaving for pod in self.pods.values())
+        now_s = time.monotonic()
+        held = [name for name, pod in self.pods.items() if pod.is_gated] if is_whole and not self.gone else []
+        return [name for name in held if now_s - self.opened.get(name, -OPEN_AGAIN_S) >= OPEN_AGAIN_S]
+
+    @property
+    def slow(self) -> list[str]:
+        """Return the pods that are bound, do not start, and were not asked about lately."""
+        now_s = time.monotonic()
+        if self.gone or self.leaving_s is not None or self.bound_s is None or now_s - self.bound_s < ASK_AFTER_S:
+            return []
+        starting = [name for name, pod in self.pods.items() if pod.phase == "Pending" and not pod.problem]
+        return [name for name in starting if now_s - self.asked.get(name, -ASK_AGAIN_S) >= ASK_AGAIN_S]
+
+    @property
     def unseen(self) -> set[str]:
         """Return the names of created pods that the API server has to show still."""
         is_new = time.monotonic() - self.made_s < UNSEEN_S
@@ -51,7 +73,11 @@ class PodAllocation(Allocation):
     @property
     def waits_for(self) -> str:
         """Return what Kubernetes says of a pod that waits; "" if nothing."""
-        return next((pod.waits_for for pod in self.pods.values() if pod.waits_for), "")
+        return next((text for pod in self.pods.values() if (text := self._why_waits(pod))), "")
+
+    def _why_waits(self, pod: Pod) -> str:
+        warning = self.warnings.get(pod.name, "") if pod.phase == "Pending" else ""
+        return warning or pod.waits_for
 
     @property
     def refused(self) -> str:

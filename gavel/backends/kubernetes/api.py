@@ -18,6 +18,7 @@ WATCH_S = 300  # seconds after which a watch is asked for anew, from where it wa
 CONNECTIONS_MAX = 32
 SILENT_S = 400.0  # seconds without a byte after which a watch counts as broken
 APPLY = "application/apply-patch+yaml"
+STRATEGIC = "application/strategic-merge-patch+json"
 
 Object = Mapping[str, Any]
 

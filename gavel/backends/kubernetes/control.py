@@ -1,5 +1,6 @@
 """The thread that keeps the pods that are wanted, and the extended resources of gangs on their nodes."""
 
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
@@ -9,11 +10,13 @@ from urllib.parse import quote
 
 from gavel.backends.kubernetes.allocation import PodAllocation
 from gavel.backends.kubernetes.api import Api, Object, Refused
+from gavel.backends.kubernetes.gates import Holding, make_pod_group, open_gate, served
 from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
-from gavel.backends.kubernetes.pods import Pod, pod_of, pods_for
+from gavel.backends.kubernetes.pod_warnings import PODS_AT_ONCE, warning_of
+from gavel.backends.kubernetes.pods import Pod, gang_name, pod_of, pods_for
 from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.kubernetes.resources import apply_set, names_of_gang, wanted_on_nodes
-from gavel.backends.kubernetes.rights import OF_GANGS, Rights
+from gavel.backends.kubernetes.rights import OF_EVENTS, OF_GANGS, Rights
 from gavel.backends.kubernetes.watching import Watched
 from gavel.backends.nodes.allocation_control import AllocationControl
 from gavel.backends.nodes.protocol import Group, ListedNode
@@ -23,6 +26,7 @@ from gavel.errors import BackendUnavailable, InvalidResource
 LEAVE_S = 3.0  # seconds that agents have to free their nodes before their pods are deleted
 CALLS_AT_ONCE = 8
 APPLY_AGAIN_S = 2.0  # seconds until a set that a node does not show is applied again
+SERVED_EVERY_S = 600.0  # how often it is asked what the API server knows, since clusters are upgraded
 HINTS = {
     "exceeded quota": "; raise the quota of the namespace, or set another namespace in the section kubernetes",
     "forbidden: pod rejected": "; see the admission policies of the cluster",
@@ -48,7 +52,8 @@ class Control(AllocationControl[PodAllocation]):
         self._applied: dict[str, tuple[dict[str, str], float]] = {}  # by node: what, and when (monotonic)
         self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gavel-kubernetes")
         self._pods_path = f"/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
-        self._rights = Rights(self._api, OF_GANGS, settings.namespace)
+        self._rights = Rights(self._api, (*OF_GANGS, OF_EVENTS), settings.namespace)
+        self._served, self._served_at_s = Holding(), -math.inf
         self._lacks_accelerators, self._apply_note = "", ""
 
     def run(self) -> None:
@@ -71,7 +76,7 @@ class Control(AllocationControl[PodAllocation]):
     # --- looking ----------------------------------------------------------------------------------------------------
 
     def _turn(self) -> None:
-        self._rights.look()
+        self._ask_server()
         problem = self._watched_nodes.problem or self._watched_pods.problem
         if not (self._watched_nodes.has_listed and self._watched_pods.has_listed):
             raise BackendUnavailable(problem or self.problem)
@@ -84,6 +89,16 @@ class Control(AllocationControl[PodAllocation]):
         self._tidy()
         self._apply()
         self._reserve()
+        self._open()
+        self._ask_why()
+
+    def _ask_server(self) -> None:
+        """Ask now and then what the API server knows, and which rights the service lacks for that."""
+        if time.monotonic() - self._served_at_s >= SERVED_EVERY_S:
+            self._served = served(self._api)
+            self._served_at_s = time.monotonic()
+            self._rights.need((*OF_GANGS, OF_EVENTS, *self._served.rights))
+        self._rights.look()
 
     def _look(self) -> None:
         """Take what the watches have brought since the last look."""
@@ -172,10 +187,9 @@ class Control(AllocationControl[PodAllocation]):
             return  # the node has gone
         made = PodAllocation.make(self.folder / "allocations", group, epoch)
         start = agent_start(made.folder, self._settings.orders_url, self._settings.certificates)
-        pods = {
-            str(pod["metadata"]["name"]): pod
-            for pod in pods_for(group, start, names_of_gang(group, self._settings.domain), self._settings)
-        }
+        bare = pods_for(group, start, names_of_gang(group, self._settings.domain), self._settings)
+        held = self._holding.held(bare, gang_name(made.folder.name))
+        pods = {str(pod["metadata"]["name"]): pod for pod in held}
         made.created = set(pods)
         with self.lock:
             self.allocations[made.folder.name] = made
@@ -193,6 +207,55 @@ class Control(AllocationControl[PodAllocation]):
             hint = next((hint for words, hint in HINTS.items() if words in text), "")
             self._refuse(made.name, f"Kubernetes refuses a pod: {text}{hint}")
             made.leave()
+
+    @property
+    def _holding(self) -> Holding:
+        """Return by what new pods are held back."""
+        return self._served.without(self._rights.lacking)
+
+    def _open(self) -> None:
+        """Let the scheduler see the pods of each gang that is whole: all are there, and its name is on its nodes."""
+        with self.lock:
+            wanted = dict(self._wanted)
+        for name, group in wanted.items():
+            each = self.serving(name)
+            if each is not None and each.name == name and each.leaving_s is None and self._stands(group):
+                self._open_gang(each)
+
+    def _stands(self, group: Group) -> bool:
+        """Return True if each node of the gang is seen to have the gang's name."""
+        names = names_of_gang(group, self._settings.domain)
+        own = {node: self._nodes[node].own for node in names.keys() & self._nodes.keys()}
+        return all(own.get(node, {}).get(name, "0") != "0" for node, name in names.items())
+
+    def _open_gang(self, each: PodAllocation) -> None:
+        due = each.gated
+        if not due:
+            return
+        pods, group = [*each.pods.values()], gang_name(each.folder.name)
+        try:
+            for kind in self._holding.kinds:
+                make_pod_group(self._api, kind, group, pods)
+            refused = self._all(lambda name: open_gate(self._api, f"{self._pods_path}/{name}"), due)
+        except Refused as problem:
+            refused = [problem]
+        each.opened |= dict.fromkeys(due, time.monotonic())
+        if refused:
+            self._rights.ask_again()
+            self._refuse(each.name, f"Kubernetes refuses to let a gang be scheduled: {refused[0]}")
+            each.leave()
+
+    def _ask_why(self) -> None:
+        """Ask for the warnings of pods that are bound and do not start, a few at a time."""
+        slow = [(pod, each) for each in self.allocations.values() for pod in each.slow]
+        of_pod = dict(slow[:PODS_AT_ONCE])
+        for pod, each in of_pod.items():
+            each.asked[pod] = time.monotonic()
+
+        def ask(pod: str) -> None:
+            of_pod[pod].warnings[pod] = warning_of(self._api, self._settings.namespace, pod)
+
+        self._all(ask, of_pod)  # whoever may not ask is told by its missing right
 
     def _give_up_if_late(self, each: PodAllocation) -> None:
         """Let go of pods that are not all bound, or whose agents have not all spoken, in time."""

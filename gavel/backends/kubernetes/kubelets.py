@@ -12,21 +12,20 @@ import subprocess
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
-from gavel.backends.kubernetes.api import Api, Object, Refused, items_of
+from gavel.backends.kubernetes.api import STRATEGIC, Api, Object, Refused, items_of
 from gavel.backends.kubernetes.watching import Watched
 from gavel.errors import BackendUnavailable
 
 PODS = "/api/v1/pods"
 NODES = "/api/v1/nodes"
 JSON_PATCH = "application/json-patch+json"
-STRATEGIC = "application/strategic-merge-patch+json"
 LOOK_EVERY_S = 0.05
 MISSING_IMAGE = "missing"
 LOG = "output.log"
@@ -153,7 +152,26 @@ class LocalKubelets:
         running = RunningPod(pod, node, self._folder / pod["metadata"]["uid"])
         running.reported = running.poll()
         self._tell(pod, running.status())
+        if running.unmounted:
+            self._warn(pod, "FailedMount", running.unmounted)
         return running
+
+    def _warn(self, pod: Object, reason: str, message: str) -> None:
+        names, now = pod["metadata"], time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        event = {
+            "apiVersion": "v1",
+            "kind": "Event",
+            "metadata": {"name": f"{names['name']}.{time.time_ns():x}"},
+            "involvedObject": {"kind": "Pod", **{part: names[part] for part in ("name", "namespace", "uid")}},
+            "type": "Warning",
+            "reason": reason,
+            "message": message,
+            "count": 1,
+            "firstTimestamp": now,
+            "lastTimestamp": now,
+            "source": {"component": "kubelet"},
+        }
+        self._api.create(f"/api/v1/namespaces/{names['namespace']}/events", event)
 
     def _tell(self, pod: Object, status: Object) -> None:
         names = pod["metadata"]
@@ -172,7 +190,8 @@ class RunningPod:
         self._process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self._has_image = not any(MISSING_IMAGE in each["image"] for each in self._spec["containers"])
-        if self._has_image:
+        self.unmounted = next(_unmountable(self._spec.get("volumes") or ()), "")
+        if self._has_image and not self.unmounted:
             self._process = self._spawn()
 
     def poll(self) -> int | None:
@@ -187,6 +206,9 @@ class RunningPod:
         if not self._has_image:
             phase = "Pending"
             state = {"waiting": {"reason": "ErrImagePull", "message": "there is no such image"}}
+        elif self.unmounted:
+            phase = "Pending"
+            state = {"waiting": {"reason": "ContainerCreating"}}
         elif code is not None:
             phase = "Failed" if code else "Succeeded"
             words = (self._folder / LOG).read_text(errors="replace")[-2000:] if code and self._folder.exists() else ""
@@ -253,6 +275,15 @@ class RunningPod:
         for each in container.get("env") or ():
             own[each["name"]] = str(each["value"]) if "value" in each else self.node
         return own
+
+
+def _unmountable(volumes: Sequence[Object]) -> Iterator[str]:
+    """Yield what a kubelet says of each hostPath that has to be a directory and is none."""
+    for each in volumes:
+        host = each.get("hostPath") or {}
+        if host.get("type") == "Directory" and not Path(host["path"]).is_dir():
+            problem = f"hostPath type check failed: {host['path']} is not a directory"
+            yield f'MountVolume.SetUp failed for volume "{each["name"]}" : {problem}'
 
 
 def _quoted(word: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from gavel.backends.accelerators import slug
 from gavel.backends.kubernetes.api import Object
-from gavel.backends.kubernetes.protocol import ALLOCATION, KubernetesSettings
+from gavel.backends.kubernetes.protocol import ALLOCATION, GATE, KubernetesSettings
 from gavel.backends.kubernetes.quantities import number_of
 from gavel.backends.nodes.protocol import Group
 from gavel.backends.nodes.relay import AgentStart
@@ -30,16 +30,19 @@ LABELS = {"app.kubernetes.io/managed-by": "gavel"}
 class Pod:
     """A pod as the API server shows it. `requests`: what it holds of its node; `waits_for`: what keeps it waiting.
 
-    `problem`: why its container cannot start, and nothing but its user can help. `end`: how it ended.
+    `is_gated`: it has our gate, and is not bound. `problem`: why its container cannot start, and nothing but its user
+    can help. `end`: how it ended.
     """
 
     name: str
     namespace: str
+    uid: str = ""
     allocation: str = ""
     node: str = ""
     phase: str = "Pending"
     address: str = ""
     is_leaving: bool = False
+    is_gated: bool = False
     requests: Mapping[str, float] = field(default_factory=dict)
     waits_for: str = ""
     problem: str = ""
@@ -65,22 +68,33 @@ def pod_of(shown: Object) -> Pod:
     scheduled: Object = next(
         (each for each in status.get("conditions") or () if each.get("type") == "PodScheduled"), {}
     )
-    unbound = "" if scheduled.get("status") == "True" else str(scheduled.get("message") or "")
+    gates = [str(each["name"]) for each in spec.get("schedulingGates") or ()]
+    unbound = "" if scheduled.get("status") == "True" else _held_back(gates) or str(scheduled.get("message") or "")
     stated = ": ".join(filter(None, (str(waiting.get("reason") or ""), str(waiting.get("message") or ""))))
     code = f"exit code {ended['exitCode']}" if ended.get("exitCode") else ""
     return Pod(
         name=names["name"],
         namespace=names.get("namespace", ""),
+        uid=str(names.get("uid") or ""),
         allocation=(names.get("labels") or {}).get(ALLOCATION, ""),
         node=spec.get("nodeName") or "",
         phase=status.get("phase") or "Pending",
         address=status.get("podIP") or "",
         is_leaving=bool(names.get("deletionTimestamp")),
+        is_gated=GATE in gates,
         requests=_requests(spec),
         waits_for=unbound or stated,
         problem=stated if waiting.get("reason") in UNSTARTABLE else "",
         end=", ".join(filter(None, (status.get("reason"), status.get("message"), code, _last_words(ended)))),
     )
+
+
+def _held_back(gates: list[str]) -> str:
+    """Return what keeps the scheduler from looking at a pod; "" if nothing does."""
+    others = [gate for gate in gates if gate != GATE]
+    if others:
+        return f"the gates of others hold the pod back: {', '.join(others)}"
+    return "the pod is held back until all of its gang are there" if gates else ""
 
 
 def _last_words(ended: Object) -> str:
@@ -134,6 +148,7 @@ def _pod(
         "terminationGracePeriodSeconds": KILL_S,
         "securityContext": _user(),
         "serviceAccountName": settings.service_account,
+        **({"schedulerName": settings.scheduler} if settings.scheduler else {}),
         "automountServiceAccountToken": False,
         "enableServiceLinks": False,
         "nodeSelector": dict(settings.node_selector),
@@ -147,13 +162,18 @@ def _pod(
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": f"gavel-{slug(start.allocation, 50)}-{index}",
+            "name": f"{gang_name(start.allocation)}-{index}",
             "namespace": settings.namespace,
             "labels": {**LABELS, ALLOCATION: start.allocation},
             "annotations": {"gavel.internal/gang": group.name, "gavel.internal/tier": group.tier},
         },
         "spec": spec,
     }
+
+
+def gang_name(allocation: str) -> str:
+    """Return by what names of objects of a gang begin."""
+    return f"gavel-{slug(allocation, 50)}"
 
 
 def _user() -> Object:

@@ -9,6 +9,8 @@ from gavel.backends.nodes.protocol import NodeSettings
 DOMAIN = "gavel.internal"
 ALLOCATION = f"{DOMAIN}/allocation"
 """Label of our pods: the name of the folder of their allocation."""
+GATE = f"{DOMAIN}/gang"
+"""Scheduling gate of our pods, until all of their gang are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +23,9 @@ class KubernetesSettings(NodeSettings):
     `shared_volume` (a volume source of Kubernetes); "": they share none. `node_volume` is mounted at `node_folder`.
     `image`: of pods whose jobs have none; it has Gavel, and gives it to pods of other images. "": Gavel is in every
     image already, as `python`. `resources`: extended resources that are accelerators, besides NVIDIA's MIG devices.
-    `volumes` and `mounts` are added to each pod. `start_limit_s`: seconds from
-    the binding of pods until all their agents have spoken; `bind_limit_s`: until all pods are bound.
+    `volumes` and `mounts` are added to each pod. `scheduler`: the one that binds pods; "": the cluster's own.
+    `start_limit_s`: seconds from the binding of pods until all their agents have spoken; `bind_limit_s`: until all
+    pods are bound.
     """
 
     kubeconfig: str = ""
@@ -44,6 +47,7 @@ class KubernetesSettings(NodeSettings):
     tolerations: tuple[Mapping[str, Any], ...] = ()
     pull_secrets: tuple[str, ...] = ()
     service_account: str = "default"
+    scheduler: str = ""
     bind_limit_s: float = 30.0
     start_limit_s: float = 600.0
 

@@ -28,7 +28,9 @@ OF_GANGS = (
     Right(verb="patch", resource="nodes/status"),
     *(Right(verb=verb, resource="pods", is_namespaced=True) for verb in ("create", "delete")),
 )
-"""What the backend calls."""
+"""What the backend calls on any cluster."""
+OF_EVENTS = Right(verb="list", resource="events", is_namespaced=True)
+"""By which a pod that does not start is told with its reason. Without it gangs run as well."""
 
 
 class Rights:
@@ -37,24 +39,53 @@ class Rights:
     def __init__(self, api: Api, rights: Iterable[Right], namespace: str) -> None:
         self._api, self._rights, self._namespace = api, tuple(rights), namespace
         self._due_s = 0.0
-        self.missing: tuple[str, ...] = ()
+        self._lacking: tuple[Right, ...] = ()
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Return a sentence for each right that is missing, with the rule that grants it."""
+        return tuple(_sentence(each) for each in self._lacking)
+
+    @property
+    def lacking(self) -> tuple[Right, ...]:
+        """Return the rights that are missing, as far as is known."""
+        return self._lacking
+
+    def need(self, rights: Iterable[Right]) -> None:
+        """Set the rights that are needed from now on."""
+        needed = tuple(rights)
+        if needed != self._rights:
+            self._rights = needed
+            self.ask_again()
+
+    def ask_again(self) -> None:
+        """Ask at the next look, since a call was refused."""
+        self._due_s = 0.0
 
     def look(self) -> None:
         """Ask if it is time to; any user may ask what it may. While the server does not answer, nothing is known."""
         if time.monotonic() < self._due_s:
             return
         with suppress(BackendUnavailable):
-            self.missing = missing_rights(self._api, self._rights, self._namespace)
-            self._due_s = time.monotonic() + AGAIN_S if self.missing else math.inf
+            self._lacking = lacking_rights(self._api, self._rights, self._namespace)
+            self._due_s = time.monotonic() + AGAIN_S if self._lacking else math.inf
 
 
 def missing_rights(api: Api, rights: Iterable[Right], namespace: str) -> tuple[str, ...]:
     """Return a sentence for each right that this service does not have, with the rule that grants it.
 
+    Raises BackendUnavailable.
+    """
+    return tuple(_sentence(each) for each in lacking_rights(api, rights, namespace))
+
+
+def lacking_rights(api: Api, rights: Iterable[Right], namespace: str) -> tuple[Right, ...]:
+    """Return the rights that this service does not have.
+
     Where the API server does not tell, nothing counts as missing. Raises BackendUnavailable.
     """
     try:
-        return tuple(_sentence(each) for each in rights if not _has(api, each, namespace))
+        return tuple(each for each in rights if not _has(api, each, namespace))
     except Refused:
         return ()
 

@@ -10,13 +10,11 @@ import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import structlog
-
 from gavel.backends import gang_processes, machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import GangKey
 from gavel.backends.gang_records import SPOILT
-from gavel.backends.isolation import isolated
+from gavel.backends.isolation import isolated, warn
 from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.launch import base_environment
 from gavel.backends.nodes.code_fetch import CodeFetches
@@ -28,8 +26,6 @@ from gavel.backends.nodes.shared_folder import NodeFolder
 from gavel.backends.nodes.transfers import Transfers
 from gavel.backends.sandbox import missing_sandbox
 from gavel.errors import BackendUnavailable
-
-log = structlog.get_logger("gavel.agent")
 
 PORTS_KEPT = 32
 
@@ -172,7 +168,7 @@ class NodeAgent:
             try:
                 shard = Shard.adopt(own, self._transfers, self._code, has_processes=str(own.gang) in alive)
             except SPOILT as problem:
-                log.warning("gang.refused", folder=str(directory), error=str(problem))
+                warn("gavel.agent", "gang.refused", folder=str(directory), error=str(problem))
                 continue
             if shard is not None:
                 self._know(shard)

@@ -3,6 +3,7 @@
 import secrets
 import shutil
 import time
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -43,6 +44,11 @@ class Seat:
         is_older = reply is not None and self.reply is not None and reply.beat < self.reply.beat
         if reply is not None and reply != self.reply and not is_older:
             self.reply, self.heard_s = reply, time.monotonic()
+
+    @property
+    def node(self) -> str:
+        """Return the node on which its agent says it is; "" if it has not spoken."""
+        return getattr(self.reply, "node", "")  # a reply of an agent of an earlier version does not say it
 
     @property
     def is_late(self) -> bool:
@@ -101,6 +107,7 @@ class Allocation:
             seats[node] = Seat(box, letter)
             seats[node].look()
         made = cls(name=name, folder=folder, bundles=bundles, seats=seats)
+        made._listen()
         made.has_launched = any(seat.letter.number > 1 for seat in seats.values())
         return made
 
@@ -117,6 +124,15 @@ class Allocation:
         for seat in self.seats.values():
             if seat.reply is None:
                 seat.look()
+        self._settle()
+
+    def _settle(self) -> None:
+        """Name seats and bundles by the nodes on which the agents are, once all have spoken: a cluster may choose."""
+        seats = [*self.seats.values()]
+        node_of = {seat.box.folder.name: seat.node for seat in seats}
+        if all(node_of.values()) and self.seats.keys() != {*node_of.values()}:
+            self.bundles = tuple((node_of.get(name, name), resource, units) for name, resource, units in self.bundles)
+            self.seats = {seat.node: seat for seat in seats}
 
     @property
     def problem(self) -> str:
@@ -125,9 +141,19 @@ class Allocation:
         return next((seat.reply.problem for seat in self.seats.values() if seat.reply and seat.reply.problem), "")
 
     @property
+    def places(self) -> Iterable[str]:
+        """Return the nodes that are not tried again for a while if it does not start."""
+        return self.seats
+
+    @property
     def is_held(self) -> bool:
         """Return True if the cluster counts its resources as used."""
         raise NotImplementedError
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Return True if the cluster, and not the plan, has chosen its nodes."""
+        return any(name != seat.box.folder.name for name, seat in self.seats.items())
 
     @property
     def is_preempted(self) -> bool:

@@ -178,7 +178,7 @@ class AllocationControl(threading.Thread, Generic[A]):
 
     def _give_up(self, each: A, why: str) -> None:
         """Let go of an allocation; its nodes are not tried again for a while."""
-        self._refuse(each.name, why, each.seats)
+        self._refuse(each.name, why, each.places)
         each.leave()
 
     def _refuse(self, group: str, why: str, nodes: Iterable[str] = ()) -> None:

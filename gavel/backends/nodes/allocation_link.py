@@ -189,7 +189,13 @@ class AllocationLink(NodeLink):
             ports=self._ports(wanted.group_of),
             addresses=self._addresses(wanted.group_of),
             delays=dict(self._control.delays),
+            placed=self._placed(ready),
         )
+
+    def _placed(self, ready: Iterable[str]) -> dict[str, tuple[tuple[str, str, int], ...]]:
+        """Return where those groups are whose nodes the cluster has chosen."""
+        serving = {name: self._control.serving(name) for name in ready}
+        return {name: each.bundles for name, each in serving.items() if each is not None and each.is_elsewhere}
 
     def _nodes_of(self, group: str) -> Iterable[str]:
         serving = self._control.serving(group)

@@ -111,6 +111,16 @@ class Holdings:
                 if gang.state is GangState.RUNNING:
                     self.hold(gang, now_s)
 
+    def move(self, gangs: Iterable[NodesGang], resources: Iterable[EphemeralResource], now_s: float) -> None:
+        """Take that workers have changed places: gangs hold theirs where they are now, with these resources."""
+        holding = [gang for gang in gangs if self.table.holds(gang.key)]
+        for gang in holding:
+            self.table.release(gang.key)
+        self.update((), now_s)
+        self.set_resources(resources, now_s)
+        for gang in holding:
+            self.hold(gang, now_s)
+
     def _wants_group(self, gang: NodesGang) -> bool:
         is_placed = all(worker in self._fleet.place_of for worker in gang.instruction.worker_ids)
         return is_placed and gang.state is not GangState.ENDED and (bool(gang.parts) or self.table.holds(gang.key))

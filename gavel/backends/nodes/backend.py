@@ -25,6 +25,7 @@ from gavel.backends.nodes.gang import LOST_MARGIN_S, NodesGang, stored_gangs
 from gavel.backends.nodes.job_logs import JobLogs
 from gavel.backends.nodes.lost import LostParts
 from gavel.backends.nodes.numbering import Numbering
+from gavel.backends.nodes.placed import follow
 from gavel.backends.nodes.protocol import (
     NodeLink,
     NodeSettings,
@@ -62,10 +63,10 @@ class NodesBackend(FolderBackend):
     """Runs gangs on the nodes of a cluster; only the service with the latest `term` commands it.
 
     `cluster` is its name in sentences, `open_link` opens the transport, given the folder of the code versions. One
-    service at a time per `state_dir`. `environment` is added to every process of every job; `preparation` says how what
-    jobs bring is made ready on the nodes; `node_of` has the workers that the store names (`Numbering`). A job whose
-    output folder grows beyond `output_bytes_per_job` (0: any size) is ended. Not thread-safe but `read_log` and
-    `notes`. Raises BackendUnavailable when another service uses `state_dir`, and what `open_link` raises.
+    service at a time per `state_dir`. `environment` is added to every process of every job; `preparation` makes ready
+    what jobs bring; `node_of` has the workers that the store names (`Numbering`). A job whose output folder exceeds
+    `output_bytes_per_job` (0: any size) is ended. Not thread-safe but `read_log` and `notes`. Raises
+    BackendUnavailable when another service uses `state_dir`, and what `open_link` raises.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -243,8 +244,9 @@ class NodesBackend(FolderBackend):
             answer_within_s=limit_s,
         )
         seen = self._link.exchange(wanted)
+        lost = follow(self._fleet, self._holdings, self._gangs.values(), seen.placed, self._clock.now_s())
         self._take(seen)
-        return seen.ready
+        return seen.ready - lost
 
     def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
         shared, kept = self._shared.wanted() if self._shared else None, self._keep_code_s
@@ -260,12 +262,11 @@ class NodesBackend(FolderBackend):
             self._holdings.update([*self._gangs.values()], self._clock.now_s())
             self._sharing = CoreSharing(self._fleet.accelerators())
             self._fleet.forget(worker for gang in self._gangs.values() for worker in gang.instruction.worker_ids)
-        names = {view.node.node_id: view for view in self._fleet.nodes.values()}
         if seen.answers:
             self._refused = next((each.refused for each in seen.answers.values() if each.refused), "")
-        for node_id, answer in seen.answers.items():
-            view = names.get(node_id)
-            if view is not None and not answer.refused:
+        for view in self._fleet.nodes.values():
+            answer = seen.answers.get(view.node.node_id)
+            if answer is not None and not answer.refused:
                 self._take_shards(view, answer.shards)
 
     def _take_shards(self, view: NodeView, shards: Iterable[ShardSeen]) -> None:
@@ -323,8 +324,7 @@ class NodesBackend(FolderBackend):
         fresh = {names[key] for key in matched if key in names}
         ready = self._exchange((), limit_s=START_LIMIT_S if fresh else 0.0, groups=fresh)
         started = [gang for gang in reserving if names.get(gang.key) in ready and self._divide(gang)]
-        nodes = {node for gang in started for node in gang.parts}
-        if nodes:
+        if nodes := {node for gang in started for node in gang.parts}:
             self._exchange([self._fleet.nodes[node] for node in nodes], limit_s=START_LIMIT_S)
 
     def _divide(self, gang: NodesGang) -> bool:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gavel.backends.nodes.letters import LETTER_BYTES, Box, FilePack, Letter, PostBox, Reply, parsed
+from gavel.backends.nodes.letters import LETTER_BYTES, Box, FilePack, Letter, Reply, parsed
 from gavel.backends.nodes.protocol import CodeGiven
 from gavel.backends.nodes.relay import CERTIFICATES_VARIABLE, EPOCH_BYTES, KEY_VARIABLE, parts_of
 
@@ -29,15 +29,13 @@ OPEN_LIMIT_S = 10.0
 PAUSES_S = (0.1, 3.0)  # before the connection is made again: the first, and the longest
 
 
-def box_of(where: str, node: str) -> Box:
-    """Return the box of an allocation's agent on a node: `where` is a folder, or an address of the service's API.
+def connected_box(url: str) -> Box:
+    """Return the box of an agent at an address of the service's API.
 
     The key is taken out of the environment, which programs of the job inherit.
     """
-    if "://" not in where:
-        return PostBox(Path(where) / node)
     access = Access(
-        url=f"{where}/{node}",
+        url=url,
         key=os.environ.pop(KEY_VARIABLE, ""),
         certificates=os.environ.pop(CERTIFICATES_VARIABLE, ""),
     )

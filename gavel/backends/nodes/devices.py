@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from gavel.backends.accelerators import NO_GPU, capped_types
+from gavel.backends.accelerators import CPU_TYPES, NO_GPU, capped_types
 from gavel.backends.meeting import LEVEL_ZERO, ONEAPI
 from gavel.backends.nodes.protocol import Slot
 from gavel.child_processes import numeric_threads
@@ -25,5 +25,7 @@ def environment_of(slot: Slot) -> Mapping[str, str]:
         return {"HIP_VISIBLE_DEVICES": device}
     if visible is not None:
         return {visible: device}
+    if slot.accelerator_type not in CPU_TYPES:  # to know which of them are here takes another Python
+        return {}
     capped = capped_types().get(slot.accelerator_type)
     return {} if capped is None else {**NO_GPU, **numeric_threads(1), **capped}

@@ -140,6 +140,15 @@ class Fleet:
         self._numbering.forget(gone)
         self.place_of = {worker: place for worker, place in self.place_of.items() if place[0] not in gone}
 
+    def swap(self, pairs: Iterable[tuple[WorkerId, WorkerId]]) -> None:
+        """Let two workers of each pair, of one type, change places. Raises OSError for names that cannot be stored."""
+        for one, other in pairs:
+            nodes = [self.place_of[worker][0] for worker in (one, other)]
+            self._numbering.swap(one, other)
+            for view in (self.nodes[name] for name in nodes if name in self.nodes):
+                view.workers = self._numbering.workers(view.node.name, view.node.slots)
+                self.place_of |= {worker: (view.node.name, slot) for worker, slot in view.workers.items()}
+
     def _take_nodes(self, listed: Iterable[ListedNode]) -> None:
         by_name = {node.name: node for node in listed}
         for name in self.nodes.keys() - by_name.keys():

@@ -17,8 +17,7 @@ from pathlib import Path
 
 from gavel.backends import gang_processes
 from gavel.backends.nodes.agent import NodeAgent
-from gavel.backends.nodes.connection import box_of
-from gavel.backends.nodes.letters import Box, Letter, Reply
+from gavel.backends.nodes.letters import Box, Letter, PostBox, Reply
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardWanted, Slot
 from gavel.backends.state_dir_lock import StateDirLock
 from gavel.child_processes import adopt_orphans
@@ -37,7 +36,7 @@ class GangAgent:
 
     def __init__(self, box: Box, place: "Place") -> None:
         self._box = box
-        self._own = place.own
+        self._own, self._node = place.own, place.node
         self._agent = NodeAgent(place.node, str(place.node_folder), PROTOCOL, apart=f"{AGENTS}/{place.allocation}")
         self._cluster = place.cluster
         self._devices = place.devices
@@ -108,7 +107,8 @@ class GangAgent:
         if state != self._last or is_due or self._answered != self._letter.number:
             self._beat, self._beat_at_s, self._last = self._beat + 1, time.monotonic(), state
             self._answered = self._letter.number
-            self._box.answer(Reply(number=self._letter.number, beat=self._beat, answer=answer))
+            number = self._letter.number
+            self._box.answer(Reply(number=number, beat=self._beat, answer=answer, node=self._node))
 
 
 class Devices:
@@ -187,7 +187,7 @@ def serve(box: Box, place: Place) -> int:
         agent = GangAgent(box, place)
     except (BackendUnavailable, OSError) as problem:
         with suppress(OSError):
-            box.answer(Reply(number=0, beat=0, problem=f"its agent cannot work: {problem}"))
+            box.answer(Reply(number=0, beat=0, problem=f"its agent cannot work: {problem}", node=place.node))
         print(problem, file=sys.stderr)
         box.close()
         return 1
@@ -200,8 +200,20 @@ def serve(box: Box, place: Place) -> int:
     return 0
 
 
-def serve_at(where: str, node_folder: str, *, node: str, cluster: str, devices: Devices) -> int:
-    """Serve the allocation whose box is at `where`, a folder or an address; return the exit code."""
+def _box_of(where: str, name: str) -> Box:
+    """Return the box of this name at `where`: a folder, or an address of the service's API."""
+    if "://" not in where:
+        return PostBox(Path(where) / name)
+    from gavel.backends.nodes.connection import connected_box  # what it imports takes a tenth of an agent's start
+
+    return connected_box(f"{where}/{name}")
+
+
+def serve_at(where: str, node_folder: str, *, node: str, cluster: str, devices: Devices, box: str = "") -> int:
+    """Serve the allocation whose boxes are at `where`, a folder or an address; return the exit code.
+
+    `box`: the name of this agent's own there; "": that of its node.
+    """
     place = Place(
         allocation=where.rpartition("/")[2],
         node_folder=Path(node_folder).expanduser(),
@@ -209,4 +221,4 @@ def serve_at(where: str, node_folder: str, *, node: str, cluster: str, devices: 
         cluster=cluster,
         devices=devices,
     )
-    return serve(box_of(where, node), place)
+    return serve(_box_of(where, box or node), place)

@@ -41,13 +41,14 @@ class Letter:
 class Reply:
     """What an agent says of the letter with this number.
 
-    `beat` grows while it lives; `problem`: why it cannot work.
+    `beat` grows while it lives; `problem`: why it cannot work; `node`: where it is.
     """
 
     number: int
     beat: int
     answer: Answer | None = None
     problem: str = ""
+    node: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,16 @@ class Numbering:
             self._write()
         return named
 
+    def swap(self, one: WorkerId, other: WorkerId) -> None:
+        """Give each of two workers of one type the other's place. Raises OSError if that cannot be stored."""
+        kind, _, first = one.rpartition("-")
+        second = other.rpartition("-")[2]
+        new = {int(first): int(second), int(second): int(first)}
+        for kinds in self._numbers.values():
+            if kind in kinds:
+                kinds[kind] = [new.get(number, number) for number in kinds[kind]]
+        self._write()
+
     def forget(self, nodes: Iterable[str]) -> None:
         """Free these nodes' numbers for others."""
         gone = [node for node in nodes if self._numbers.pop(node, None)]

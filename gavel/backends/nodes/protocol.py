@@ -239,7 +239,8 @@ class Seen:
 
     `problem`: why the cluster cannot be reached, "" if it can. `calls` counts the calls to it since the start, by name.
     `ports`, by gang and id of a node: free ports there that only this gang may use, where each group has agents of its
-    own. `addresses`, likewise: where other nodes reach the gang there, if that is not the node's own address.
+    own. `addresses`, likewise: where other nodes reach the gang there, if that is not the node's own address. `placed`:
+    the bundles of ready groups whose nodes the cluster, and not the plan, has chosen.
     """
 
     nodes: tuple[ListedNode, ...] = ()
@@ -252,6 +253,7 @@ class Seen:
     ports: Mapping[tuple[GangKey, str], tuple[int, ...]] = field(default_factory=dict)
     addresses: Mapping[tuple[GangKey, str], str] = field(default_factory=dict)
     delays: Mapping[str, str] = field(default_factory=dict)  # by name of a group: why it is not there yet, if known
+    placed: Mapping[str, tuple[tuple[str, str, int], ...]] = field(default_factory=dict)
 
     def ports_of(self, key: GangKey) -> dict[str, tuple[int, ...]]:
         """Return the ports of one gang's own by id of the node."""

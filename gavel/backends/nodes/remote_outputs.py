@@ -5,7 +5,7 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from gavel.backends.input_sources import TAGS
+from gavel.backends.input_reading import TAGS
 from gavel.types import JobId
 
 CHUNK_BYTES = 1 << 20

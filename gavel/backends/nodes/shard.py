@@ -11,7 +11,7 @@ from typing import Any
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.gang import START_LIMIT_S, SUPERVISE, GangKey, LocalGang, spawn
-from gavel.backends.gang_files import job_files
+from gavel.backends.gang_files import NOT_STARTED, job_files
 from gavel.backends.health import REPLICA_ADDRESS
 from gavel.backends.launch import Places, Preparation, launch_json
 from gavel.backends.logs import read_log
@@ -23,7 +23,6 @@ from gavel.backends.nodes.output_sync import OutputSync
 from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, ShardWanted, Slot, launch_of
 from gavel.backends.nodes.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
-from gavel.backends.tasks import NOT_STARTED
 from gavel.backends.utilization import read_new_samples
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Worker

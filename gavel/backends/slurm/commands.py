@@ -18,7 +18,7 @@ from gavel.errors import BackendUnavailable, InvalidRequest
 COMMANDS = ("sbatch", "scancel", "scontrol", "sinfo", "squeue")
 LIMIT_S = 20.0  # seconds for a command
 PREFIX = "gavel/"
-FIELDS = "%i|%T|%L|%j|%k|%r"
+FIELDS = "%i|%T|%L|%j|%k|%N|%r"
 ENDED = {
     "BOOT_FAIL",
     "CANCELLED",
@@ -34,13 +34,17 @@ ENDED = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmJob:
-    """One allocation as Slurm lists it. `left_s`: seconds until its time limit; None: it has none, or does not run."""
+    """One allocation as Slurm lists it. `nodes`: those that it has; none while it is pending.
+
+    `left_s`: seconds until its time limit; None: it has none, or does not run.
+    """
 
     job_id: int
     state: str
     name: str
     comment: str
     reason: str = ""
+    nodes: tuple[str, ...] = ()
     left_s: float | None = None
 
     @property
@@ -147,15 +151,36 @@ def _job(line: str) -> Iterable[SlurmJob]:
     fields = line.split("|")
     if len(fields) < len(FIELDS.split("|")) or not fields[3].startswith(PREFIX) or not fields[0].isdigit():
         return
-    job_id, state, left, name, comment, *reason = fields
+    job_id, state, left, name, comment, nodes, *reason = fields
     yield SlurmJob(
         job_id=int(job_id),
         state=state,
         name=name,
         comment=comment,
         reason="|".join(reason),
+        nodes=tuple(hosts_of(nodes)),
         left_s=seconds_of(left) if state == "RUNNING" else None,
     )
+
+
+def hosts_of(text: str) -> list[str]:
+    """Return the nodes of Slurm's `n[0-1,08],login`, in its order."""
+    return [name for part in re.findall(r"(?:[^,\[\]]|\[[^\]]*\])+", text) for name in _expanded(part)]
+
+
+def _expanded(part: str) -> Iterable[str]:
+    before, bracket, rest = part.partition("[")
+    numbers, _, after = rest.partition("]")
+    if not bracket:
+        return [before]
+    return [
+        f"{before}{number}{end}" for each in numbers.split(",") for number in _range(each) for end in _expanded(after)
+    ]
+
+
+def _range(text: str) -> Iterable[str]:
+    first, _, last = text.partition("-")
+    return (f"{number:0{len(first)}d}" for number in range(int(first), int(last or first) + 1))
 
 
 def seconds_of(text: str) -> float | None:

@@ -5,6 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from gavel.backends import machine
@@ -12,7 +13,7 @@ from gavel.backends.durable import write_durable
 from gavel.backends.nodes.allocation_control import LOOK_EVERY_S, AllocationControl
 from gavel.backends.nodes.protocol import Group, ListedNode
 from gavel.backends.nodes.relay import agent_start
-from gavel.backends.slurm.allocation import SlurmAllocation
+from gavel.backends.slurm.allocation import SlurmAllocation, boxes_of, floating
 from gavel.backends.slurm.commands import Refused, Slurm, SlurmJob
 from gavel.backends.slurm.nodes import SlurmNode, nodes_of, taken_of
 from gavel.backends.slurm.protocol import MINUTE_S, SlurmSettings
@@ -21,17 +22,24 @@ from gavel.errors import BackendUnavailable
 NODES_EVERY_S = 2.0
 PARTITION_EVERY_S = 60.0
 LEAVE_S = 3.0  # seconds that agents have to free their nodes before Slurm is told to
-PENDING_S = 30.0  # seconds in Slurm's queue after which another place is looked for
-AGENT_S = 90.0  # seconds from the submission until all agents have spoken, at most
+START_S = 60.0  # seconds after the longest wait in the queue until all agents have spoken, at most
 MARGIN_S = 60.0  # seconds from the end of a lease and its grace to the time limit, at least
 STEP_S = 120.0  # seconds that a time limit is longer than it must be, so that it is extended seldom
 
 SCRIPT = """#!/bin/sh
-# Starts an agent of Gavel's on each node of this allocation: PYTHON WHERE NODE_FOLDER
-if [ "$SLURM_JOB_NUM_NODES" = 1 ]; then exec "$1" -P -m gavel.backends.slurm.node "$2" "$3"; fi
+# Starts an agent of Gavel's on each node of this allocation: PYTHON WHERE NODE_FOLDER [BOXES]
+if [ "$SLURM_JOB_NUM_NODES" = 1 ]; then exec "$1" -P -m gavel.backends.slurm.node "$2" "$3" "$4"; fi
 exec srun --nodes="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 --cpus-per-task="${SLURM_CPUS_PER_TASK:-1}" \\
-  --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --wait=0 "$1" -P -m gavel.backends.slurm.node "$2" "$3"
+  --cpu-bind=none --mpi=none --kill-on-bad-exit=0 --wait=0 "$1" -P -m gavel.backends.slurm.node "$2" "$3" "$4"
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """What sbatch is told of where a job is to run, and the nodes on which it may: it has to fit on each."""
+
+    options: list[str]
+    nodes: list[SlurmNode]
 
 
 class Control(AllocationControl[SlurmAllocation]):
@@ -61,6 +69,8 @@ class Control(AllocationControl[SlurmAllocation]):
         if now_s - self._partition_at_s >= PARTITION_EVERY_S:
             self._partition, self._longest_s = self._slurm.partition(self._settings.partition)
             self._partition_at_s = now_s
+        if self.has_listed and not self.is_overtaken():
+            self._reserve()  # before looks, each of which takes a gang a tenth of a second
         is_due = now_s - self._jobs_at_s >= LOOK_EVERY_S * 0.9 or not self.has_listed
         if is_due and now_s - self._nodes_at_s >= NODES_EVERY_S:
             self._list_nodes()
@@ -71,6 +81,7 @@ class Control(AllocationControl[SlurmAllocation]):
             return
         self._tidy()
         self._reserve()
+        self._go_on()
         self._extend()
 
     def _list_nodes(self) -> None:
@@ -112,7 +123,7 @@ class Control(AllocationControl[SlurmAllocation]):
         """Work out what others use."""
         ours: dict[str, Counter[str]] = {}
         for each in self.allocations.values():
-            for node, resource, units in each.bundles if each.is_held else ():
+            for node, resource, units in each.held:
                 ours.setdefault(node, Counter())[resource] += units
         now = {name: taken_of(node, ours.get(name, {}), self._cores(node, 1)) for name, node in self._nodes.items()}
         self._take_others(now)
@@ -128,8 +139,8 @@ class Control(AllocationControl[SlurmAllocation]):
         """Let go of an allocation that did not bring all its agents; its nodes are not tried again for a while."""
         waited_s = time.monotonic() - each.made_s
         failed = each.problem or (each.gone and f"{each.gone} {each.output()}".strip())
-        is_queued = not each.is_held and waited_s > PENDING_S
-        if not failed and not each.is_ready and (is_queued or waited_s > AGENT_S):
+        is_queued = not each.is_held and waited_s > self._settings.pending_limit_s
+        if not failed and not each.is_ready and (is_queued or waited_s > self._settings.pending_limit_s + START_S):
             why = "; ".join(sorted({job.reason or job.state for job in each.jobs.values()})) or "no answer"
             failed = f"an allocation did not start there within {waited_s:.0f} s (Slurm: {why})"
         if each.has_launched or not failed:
@@ -151,39 +162,74 @@ class Control(AllocationControl[SlurmAllocation]):
         return f"Slurm says {reasons}" if reasons else ""
 
     def _submit(self, group: Group, epoch: int) -> None:
-        if any(node not in self._nodes for node, _, _ in group.bundles):
+        planned = tuple(dict.fromkeys(node for node, _, _ in group.bundles))
+        if not self._nodes.keys() >= set(planned):
             return  # the node has gone
-        made = SlurmAllocation.make(self.folder / "allocations", group, epoch)
-        start = agent_start(made.folder, self._settings.orders_url, self._settings.certificates)
+        asked = floating(group) if self._settings.chooses_nodes else group
+        made = SlurmAllocation.make(self.folder / "allocations", asked, epoch)
+        made.start = agent_start(made.folder, self._settings.orders_url, self._settings.certificates)
+        made.wished = planned if self._settings.chooses_nodes else ()
         script = self.folder / "run.sh"
         if not script.exists() or script.read_text() != SCRIPT:
             write_durable(script, SCRIPT.encode())
         try:
-            for (resource, units), nodes in made.by_units().items():
-                options = self._options(group, made, resource, units, nodes)
-                arguments = (sys.executable, start.where, str(self._settings.node_folder))
-                job_id = self._slurm.submit(options, script, arguments, start.environment)
-                made.jobs[job_id] = _submitted(job_id, made)
-        except Refused as problem:
-            self._refuse(group.name, f"Slurm refuses an allocation: {problem}{_hint(str(problem))}")
-            made.leave()
+            self._submit_jobs(group, made)
         except BackendUnavailable:
             made.remove()  # an agent that starts all the same finds no orders, and ends
             raise
         with self.lock:
             self.allocations[made.folder.name] = made
 
+    def _submit_jobs(self, group: Group, made: SlurmAllocation) -> None:
+        """Submit the jobs that are still to be: where Slurm chooses nodes, each once it has chosen the others'."""
+        assert made.start is not None, "whoever makes an allocation knows what its agents are told"
+        shapes = [*made.by_units().items()]
+        try:
+            for number, ((resource, units), nodes) in enumerate(shapes[len(made.jobs) :], len(made.jobs)):
+                if made.wished and not all(job.nodes for job in made.jobs.values()):
+                    return
+                options = self._options(group, made, resource, units, nodes)
+                boxes = boxes_of(number) if made.wished else ""
+                arguments = (sys.executable, made.start.where, str(self._settings.node_folder), boxes)
+                job_id = self._slurm.submit(options, self.folder / "run.sh", arguments, made.start.environment)
+                made.jobs[job_id] = _submitted(job_id, made)
+        except Refused as problem:
+            self._refuse(group.name, f"Slurm refuses an allocation: {problem}{_hint(str(problem))}")
+            made.leave()
+
+    def _go_on(self) -> None:
+        """Submit what is still to be of allocations whose first nodes Slurm has chosen by now."""
+        with self.lock:
+            wanted = dict(self._wanted)
+        for name, group in wanted.items():
+            each = self.serving(name)
+            if each is not None and each.start is not None and each.leaving_s is None and not each.gone:
+                self._submit_jobs(group, each)
+
+    def _place(self, made: SlurmAllocation, resource: str, units: int, nodes: list[str]) -> Place:
+        """Return where a job is to run: on these nodes, or on any that have as much of the type."""
+        if not made.wished:
+            return Place(options=[f"--nodelist={','.join(nodes)}"], nodes=[self._nodes[node] for node in nodes])
+        planned = [self._nodes[node] for node in made.wished if node in self._nodes]
+        feature = next((node.type_feature for node in planned), "")
+        given = [node for job in made.jobs.values() for node in job.nodes]
+        options = [f"--constraint={feature}"] if feature else []
+        options += [f"--exclude={','.join(given)}"] if given else []
+        fitting = [node for node in self._nodes.values() if node.has(resource, units, feature)]
+        return Place(options=options, nodes=fitting or planned)
+
     def _options(self, group: Group, made: SlurmAllocation, resource: str, units: int, nodes: list[str]) -> list[str]:
         """Return the arguments of sbatch for the nodes that hold so many units of the resource each."""
         settings = self._settings
         account = settings.accounts.get(group.tier, settings.account)
-        memory_bytes = min(_share(self._nodes[node], group.memory_bytes, units) for node in nodes)
-        cores = group.cpu_cores * units or min(self._cores(self._nodes[node], units) for node in nodes)
+        place = self._place(made, resource, units, nodes)
+        memory_bytes = min(_share(node, group.memory_bytes, units) for node in place.nodes)
+        cores = group.cpu_cores * units or min(self._cores(node, units) for node in place.nodes)
         options = [
             f"--job-name={group.name}",
             f"--comment={made.folder}",
             f"--partition={self._partition}",
-            f"--nodelist={','.join(nodes)}",
+            *place.options,
             f"--nodes={len(nodes)}",
             "--ntasks-per-node=1",
             f"--cpus-per-task={max(cores, 1)}",

@@ -44,7 +44,7 @@ PropagateResourceLimits=NONE
 ReturnToService=2
 SlurmdTimeout={node_timeout_s}
 MessageTimeout=30
-KillWait=20
+KillWait=5
 MinJobAge=60
 GresTypes={gres}
 {nodes}

@@ -23,6 +23,7 @@ class SlurmNode:
     """A node as Slurm lists it. `used`: units of each resource in use, by anybody; `idle_cpus`: that nobody has.
 
     `is_silent`: it does not respond to Slurm, which has just started itself, or will soon give the node up.
+    `type_feature`: the feature that names the type of accelerators whose resource does not; "": none does.
     """
 
     listed: ListedNode
@@ -30,6 +31,11 @@ class SlurmNode:
     idle_cpus: int
     is_there: bool
     is_silent: bool
+    type_feature: str = ""
+
+    def has(self, resource: str, units: int, feature: str) -> bool:
+        """Return True if it has so many units of a resource, of the type that the feature names."""
+        return self.type_feature == feature and sum(slot.resource == resource for slot in self.listed.slots) >= units
 
 
 def nodes_of(listed: Iterable[Mapping[str, Any]], partition: str, settings: SlurmSettings) -> tuple[SlurmNode, ...]:
@@ -58,6 +64,7 @@ def _node(row: Mapping[str, Any], settings: SlurmSettings) -> SlurmNode:
         idle_cpus=int(row.get("idle_cpus", 0)),
         is_there=state not in GONE and not flags & GONE_FLAGS,
         is_silent=SILENT in flags,
+        type_feature=_type_feature(features, settings),
     )
 
 
@@ -73,11 +80,15 @@ def resources_of(text: str, names: Iterable[str]) -> dict[str, int]:
 
 
 def _slots(resources: Mapping[str, int], features: Iterable[str], settings: SlurmSettings) -> Iterable[Slot]:
-    named = next((each for each in features if each in settings.type_features), "")
+    named = _type_feature(features, settings)
     for resource, count in sorted(resources.items()):
         name, _, kind = resource.partition(":")
         for index in range(count):
             yield Slot(accelerator_type=slug(kind or named or name), resource=resource, index=index)
+
+
+def _type_feature(features: Iterable[str], settings: SlurmSettings) -> str:
+    return next((each for each in features if each in settings.type_features), "")
 
 
 def _problem(flags: Iterable[str], reason: str) -> str:

@@ -17,8 +17,9 @@ class SlurmSettings(NodeSettings):
     `partition`: "" is Slurm's default one. `accounts`: Slurm's account by tier; `account` is that of other tiers, "":
     the user's default. `gres`: names of generic resources that are accelerators. `type_features`: features that name
     the type of those that have none. `limit_s`: time limit of each allocation; 0: as long as leases, extended in place,
-    which Slurm allows to its operators only. `cpus_per_worker`: 0 is its share of the node. `options`: more arguments
-    of sbatch.
+    which Slurm allows to its operators only. `pending_limit_s`: seconds in Slurm's queue after which an allocation is
+    given up. `cpus_per_worker`: 0 is its share of the node. `options`: more arguments of sbatch. `chooses_nodes`: Slurm
+    does, and is told types and numbers only.
     """
 
     folder: str = "~/.gavel-slurm"
@@ -30,6 +31,8 @@ class SlurmSettings(NodeSettings):
     gres: tuple[str, ...] = ("gpu",)
     type_features: tuple[str, ...] = ()
     limit_s: float = 86_400.0
+    pending_limit_s: float = 30.0
     lease_grace_s: float = 5.0
     cpus_per_worker: int = 0
     options: tuple[str, ...] = ()
+    chooses_nodes: bool = False

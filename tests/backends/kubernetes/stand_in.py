@@ -8,7 +8,7 @@ import json
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -16,11 +16,14 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from gavel.backends.kubernetes.api import Object
+from gavel.backends.kubernetes.gates import NATIVE, PodGroupKind
 from gavel.backends.kubernetes.quantities import number_of
+from gavel.daemon.training_jobs.definition import FOLDER
 from tests.backends.kubernetes.stand_in_rights import NOBODY, OPERATOR, SERVICE, Call, Granted, may, refusal, review
 
 REVIEWS = "selfsubjectaccessreviews"
 KIND, DEFINITIONS = "trainingjobs", "customresourcedefinitions"
+GROUPS = "podgroups"
 PLURALS = ("nodes", "pods", "namespaces", "events", DEFINITIONS, KIND)
 BY_TYPE = {"conditions", "addresses"}  # lists that a strategic merge merges by their type
 WATCH_LIMIT_S = 30.0
@@ -36,13 +39,16 @@ class Store:
     """The objects, their versions, and what has happened to them.
 
     `granted`: rules of roles that the user `service` has, each with its namespace ("": all); `calls`: what it asked.
+    `has_gates`: it knows gates of pods, as releases from 1.27 on do; `kinds`: those of PodGroups that it serves. These
+    two are made after the documentation of Kubernetes: the release that the transcript is of knows neither.
     """
 
-    def __init__(self, granted: Granted = ()) -> None:
-        self.granted = granted
+    def __init__(self, granted: Granted = (), *, has_gates: bool = False, kinds: Sequence[PodGroupKind] = ()) -> None:
+        self.granted, self.has_gates = granted, has_gates
+        self.kinds = {kind.path: kind for kind in kinds}
         self.calls: set[Call] = set()
         self.lock = threading.Condition()
-        self.objects: dict[str, dict[str, Object]] = {plural: {} for plural in PLURALS}
+        self.objects: dict[str, dict[str, Object]] = {plural: {} for plural in (*PLURALS, *self.kinds)}
         self.events: list[tuple[int, str, str, Object]] = []
         self.version = 1
         self.applied: dict[tuple[str, str], set[str]] = {}  # (node, manager) -> names
@@ -72,9 +78,29 @@ class Store:
             made["metadata"]["namespace"] = key.split("/", maxsplit=1)[0]
             made["status"] = {"phase": "Pending"}
             _check_pod(made)
+            self._gate(made)
         if plural == KIND:
             made["metadata"] |= {"namespace": key.split("/", maxsplit=1)[0], "generation": 1}
         return self.changed(plural, "ADDED", key, made)
+
+    def _gate(self, pod: Object) -> None:
+        """A release that does not know a field drops it."""
+        if not self.has_gates:
+            pod["spec"].pop("schedulingGates", None)
+        if NATIVE.path not in self.kinds:
+            pod["spec"].pop("schedulingGroup", None)
+        if pod["spec"].get("schedulingGates"):
+            text = "Scheduling is blocked due to non-empty scheduling gates"
+            gated = {"type": "PodScheduled", "status": "False", "reason": "SchedulingGated", "message": text}
+            pod["status"]["conditions"] = [gated]
+
+    def _collect(self) -> None:
+        """The collector of garbage: a PodGroup goes with the last of its owners."""
+        there = {pod["metadata"]["uid"] for pod in self.objects["pods"].values()}
+        for kind in self.kinds:
+            for key, group in [*self.objects[kind].items()]:
+                if not there & {owner["uid"] for owner in group["metadata"]["ownerReferences"]}:
+                    self.changed(kind, "DELETED", key, group)
 
     def delete(self, plural: str, key: str, grace_s: int | None) -> Object:
         shown = self.shown(plural, key)
@@ -93,7 +119,9 @@ class Store:
             return self.changed(plural, "MODIFIED", key, shown) if is_first else shown
         if plural == "nodes":
             self.applied = {place: names for place, names in self.applied.items() if place[0] != key}
-        return self.changed(plural, "DELETED", key, shown)
+        deleted = self.changed(plural, "DELETED", key, shown)
+        self._collect()
+        return deleted
 
     def merge(self, plural: str, key: str, body: Object, part: str) -> Object:
         shown = self.shown(plural, key)
@@ -157,8 +185,14 @@ class Store:
 
     def schedule(self) -> None:
         for key, pod in [*self.objects["pods"].items()]:
-            if not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
+            is_open = not pod["spec"].get("schedulingGates") and self._has_group(pod)
+            if is_open and not pod["spec"].get("nodeName") and not pod["metadata"].get("deletionTimestamp"):
                 self._place(key, copy.deepcopy(pod))
+
+    def _has_group(self, pod: Object) -> bool:
+        """Whether the PodGroup is there that a pod names."""
+        named = (pod["spec"].get("schedulingGroup") or {}).get("podGroupName")
+        return not named or f"{pod['metadata']['namespace']}/{named}" in self.objects[NATIVE.path]
 
     def _place(self, key: str, pod: Object) -> None:
         needs, lacking = _needs(pod), set[str]()
@@ -216,6 +250,8 @@ def _merge(into: Object, body: Object) -> None:
             into.pop(name, None)
         elif isinstance(value, dict) and isinstance(into.get(name), dict):
             _merge(into[name], value)
+        elif name == "schedulingGates":
+            into[name] = _left(into.get(name) or [], value)
         elif name in BY_TYPE:
             merged = {each["type"]: each for each in into.get(name) or ()}
             for each in value:
@@ -223,6 +259,14 @@ def _merge(into: Object, body: Object) -> None:
             into[name] = [*merged.values()]
         else:
             into[name] = value
+
+
+def _left(gates: list[Object], value: list[Object]) -> list[Object]:
+    """The gates that are left after a strategic merge: they may be removed, and never added."""
+    removed = {each["name"] for each in value if each.get("$patch") == "delete"}
+    if {each["name"] for each in value} - removed - {each["name"] for each in gates}:
+        raise Failure(422, "Invalid", "spec.schedulingGates: Forbidden: only deletion is allowed")
+    return [each for each in gates if each["name"] not in removed]
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -250,6 +294,7 @@ class Handler(BaseHTTPRequestHandler):
         length = int(self.headers.get("Content-Length") or 0)
         self.body = json.loads(self.rfile.read(length)) if length else {}
         steps = url.path.split("/")[4 if url.path.startswith("/apis/") else 3 :] or [""]
+        self.folder = "/".join(url.path.split("/")[:4]) if url.path.startswith("/apis/") else ""
         try:
             self.namespace = steps[1] if steps[0] == "namespaces" and len(steps) > 2 else ""
             steps = steps[2:] if self.namespace else steps
@@ -277,9 +322,11 @@ class Handler(BaseHTTPRequestHandler):
             raise Failure(403, "Forbidden", refusal(user, call, name))
 
     def _get(self, name: str) -> None:
-        if self.plural in ("", KIND) and not self.store.objects[DEFINITIONS]:
+        if not self.plural and self.folder != FOLDER:
+            self._discover()
+        elif self.plural in ("", KIND) and not self.store.objects[DEFINITIONS]:
             raise Failure(404, "", "the server could not find the requested resource")
-        if not self.plural:
+        elif not self.plural:
             self._answer(200, {"kind": "APIResourceList", "resources": [{"name": KIND}]})
         elif self.plural == "namespaces":
             self._answer(200, {"kind": "Namespace", "metadata": {"name": name}})
@@ -290,11 +337,25 @@ class Handler(BaseHTTPRequestHandler):
                 if name:
                     self._answer(200, self.store.shown(self.plural, self.key))
                     return
-                items = [
-                    each for key, each in self.store.objects[self.plural].items() if key.startswith(self.namespace)
-                ]
+                stored = self.store.objects[self.plural].items()
+                items = [each for key, each in stored if key.startswith(self.namespace) and self._is_selected(each)]
                 listed = {"kind": "List", "metadata": {"resourceVersion": str(self.store.version)}, "items": items}
                 self._answer(200, listed)
+
+    def _discover(self) -> None:
+        """What the server is, and what it serves of a group."""
+        if not self.folder:
+            self._answer(200, {"major": "1", "minor": "31+" if self.store.has_gates else "20"})
+        elif self.folder in self.store.kinds:
+            self._answer(200, {"kind": "APIResourceList", "resources": [{"name": GROUPS}]})
+        else:
+            raise Failure(404, "", "the server could not find the requested resource")
+
+    def _is_selected(self, each: Object) -> bool:
+        """Whether an event is about the object that a field selector names."""
+        wanted = dict(part.split("=") for part in self.query.get("fieldSelector", "").split(",") if part)
+        name = wanted.get("involvedObject.name")
+        return not name or (each["involvedObject"]["name"] == name and each["type"] == wanted.get("type", each["type"]))
 
     def _post(self, _: str) -> None:
         if self.plural == REVIEWS:
@@ -303,7 +364,15 @@ class Handler(BaseHTTPRequestHandler):
         with self.store.lock:
             name = self.body["metadata"]["name"]
             key = f"{self.namespace}/{name}" if self.namespace else name
-            self._answer(201, self.store.create(self.plural, key, self.body))
+            self._answer(201, self.store.create(self._stored(), key, self.body))
+
+    def _stored(self) -> str:
+        """Where the store has objects of this kind: PodGroups of two groups are two kinds."""
+        if self.plural != GROUPS:
+            return self.plural
+        if self.folder not in self.store.kinds:
+            raise Failure(404, "", "the server could not find the requested resource")
+        return self.folder
 
     def _delete(self, _: str) -> None:
         with self.store.lock:

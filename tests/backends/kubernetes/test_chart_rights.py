@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from gavel.backends.harness import find, gang, is_in, stop
+from gavel.backends.harness import find, gang, is_in, spread_gang, stop
 from gavel.backends.kubernetes.api import Api, Object
-from gavel.backends.kubernetes.rights import OF_GANGS, Right, missing_rights
+from gavel.backends.kubernetes.gates import KINDS, Holding
+from gavel.backends.kubernetes.rights import OF_EVENTS, OF_GANGS, Right, missing_rights
 from gavel.daemon.training_jobs.controller import OF_OBJECTS
 from gavel.types import GangState
 from tests.backends.clusters import eventually
@@ -18,7 +19,12 @@ from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on, 
 from tests.backends.kubernetes.stand_in import Store, a_stand_in
 from tests.backends.kubernetes.stand_in_rights import NOBODY, SERVICE, Call
 from tests.backends.kubernetes.test_bad_input import notes
+from tests.backends.kubernetes.test_gates import TWO
 from tests.backends.kubernetes.training_jobs import define, served
+
+OF_GROUPS = Holding(has_gates=True, kinds=KINDS).rights
+ALL = [*OF_GANGS, OF_EVENTS, *OF_GROUPS, *OF_OBJECTS]
+CREATE_PODS = Right(verb="create", resource="pods", is_namespaced=True)
 
 
 @contextmanager
@@ -26,25 +32,21 @@ def a_service_with(store: Store, folder: Path) -> Iterator[KubernetesHarness]:
     """A service that has only the rights of the chart, in its namespace."""
     with (
         a_stand_in(folder, store) as kubeconfig,
-        a_service_on(kubeconfig, folder / "own", namespace=NAMESPACE, context=SERVICE) as made,
+        a_service_on(kubeconfig, folder / "own", TWO, namespace=NAMESPACE, context=SERVICE) as made,
     ):
         yield made
 
 
-def granted(without: tuple[str, str] = ("", "")) -> list[tuple[str, Object]]:
-    """The rules of the chart, less one verb on one resource."""
-    verb, resource = without
+def granted(without: Right | None = None) -> list[tuple[str, Object]]:
+    """The rules of the chart, less one right."""
+    lacking = (without.verb, without.group, without.resource) if without else ()
     return [
-        (
-            where,
-            {
-                **rule,
-                "resources": [name],
-                "verbs": [each for each in rule["verbs"] if (each, name) != (verb, resource)],
-            },
-        )
+        (where, {"apiGroups": [group], "resources": [name], "verbs": [verb]})
         for where, rule in rules(rendered({}))
+        for group in rule["apiGroups"]
         for name in rule["resources"]
+        for verb in rule["verbs"]
+        if (verb, group, name) != lacking
     ]
 
 
@@ -53,10 +55,13 @@ def as_right(call: Call) -> tuple[str, str, str]:
 
 
 def test_gangs_and_objects_ask_for_all_that_the_chart_grants_and_no_more(tmp_path: Path) -> None:
-    """1 a gang comes and goes, 2 an object is submitted and deleted: each call is granted, each right is used."""
-    store = Store(granted())
+    """1 a gang comes and goes, 2 an object is submitted and deleted: each call is granted, each right is used.
+
+    Events of pods are listed only where one does not start (test_pod_warnings.py).
+    """
+    store = Store(granted(), has_gates=True, kinds=KINDS)
     with a_service_with(store, tmp_path) as harness:
-        harness.backend.execute(gang(harness, "j1", "a-0"))
+        harness.backend.execute(spread_gang(harness, "j1", 0, 1))
         harness.wait_until(is_in(GangState.RUNNING, "j1"))
         harness.backend.execute(stop("j1"))
         eventually(lambda: bool(harness.backend.observe()) and not harness.pods())
@@ -68,16 +73,16 @@ def test_gangs_and_objects_ask_for_all_that_the_chart_grants_and_no_more(tmp_pat
             eventually(lambda: service.is_gone("first"))
         assert harness.backend.notes() == ()
     assert {as_right(each) for each in store.calls} == {
-        (each.verb, each.group, each.resource) for each in (*OF_GANGS, *OF_OBJECTS)
+        (each.verb, each.group, each.resource) for each in (*OF_GANGS, *OF_GROUPS, *OF_OBJECTS)
     }
     namespaced = {(each.verb, each.resource) for each in store.calls if each.group == "" and each.namespace}
-    assert namespaced == {("create", "pods"), ("delete", "pods"), ("create", "events")}
+    assert namespaced == {("create", "pods"), ("delete", "pods"), ("patch", "pods"), ("create", "events")}
 
 
-@pytest.mark.parametrize("right", [*OF_GANGS, *OF_OBJECTS], ids=lambda right: f"{right.verb}-{right.resource}")
+@pytest.mark.parametrize("right", ALL, ids=lambda right: f"{right.verb}-{right.resource}-{right.group}")
 def test_each_right_that_is_missing_is_named_with_its_rule(tmp_path: Path, right: Right) -> None:
-    with a_stand_in(tmp_path, Store(granted(without=(right.verb, right.resource)))) as kubeconfig:
-        (sentence,) = missing_rights(Api(str(kubeconfig), SERVICE, Counter()), [*OF_GANGS, *OF_OBJECTS], NAMESPACE)
+    with a_stand_in(tmp_path, Store(granted(right))) as kubeconfig:
+        (sentence,) = missing_rights(Api(str(kubeconfig), SERVICE, Counter()), ALL, NAMESPACE)
     assert sentence.startswith(f"the service may not {right.verb} {right.resource} in Kubernetes; grant it by a ")
     kind = "Role" if right.is_namespaced else "ClusterRole"
     rule = f'apiGroups: ["{right.group}"], resources: ["{right.resource}"], verbs: ["{right.verb}"]'
@@ -88,12 +93,14 @@ def test_a_user_without_any_right_is_told_of_all_of_them(tmp_path: Path) -> None
     with a_service_with(Store(granted()), tmp_path) as harness:
         settings = kubernetes_settings(tmp_path / "other", harness.kubeconfig, context=NOBODY)
         with closing(harness.made(kubernetes=settings, state_dir=tmp_path / "other" / "state")) as other:
-            eventually(lambda: len([each for each in notes(other) if "the service may not" in each]) == len(OF_GANGS))
+            eventually(
+                lambda: len([each for each in notes(other) if "the service may not" in each]) == len(OF_GANGS) + 1
+            )
 
 
 def test_a_service_without_the_right_to_pods_says_so_at_the_job_and_goes_on_once_it_has_it(tmp_path: Path) -> None:
     """1 no gang starts and the rule is named at its job, 2 the rule is granted, 3 the gang starts."""
-    store = Store(granted(without=("create", "pods")))
+    store = Store(granted(CREATE_PODS))
     with a_service_with(store, tmp_path) as harness:
         eventually(lambda: any("may not create pods" in each for each in notes(harness.backend)))
         harness.backend.execute(gang(harness, "j1", "a-0", lasts_s=600))

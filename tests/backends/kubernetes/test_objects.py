@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.backends.kubernetes.api import _refusal
+from gavel.backends.kubernetes.gates import COSCHEDULING, NATIVE, Holding, pod_group
 from gavel.backends.kubernetes.node import in_pod
 from gavel.backends.kubernetes.nodes import node_of, taken_of
-from gavel.backends.kubernetes.pods import pod_of, pods_for
-from gavel.backends.kubernetes.protocol import KubernetesSettings
+from gavel.backends.kubernetes.pods import gang_name, pod_of, pods_for
+from gavel.backends.kubernetes.protocol import GATE, KubernetesSettings
 from gavel.backends.kubernetes.quantities import number_of
 from gavel.backends.kubernetes.resources import (
     check_extended,
@@ -90,6 +91,27 @@ def test_every_object_is_one_that_the_release_has(release: str, settings: Kubern
     ):
         schema = {**SCHEMAS[release], "$ref": f"#/$defs/io.k8s.api.core.v1.{kind}"}
         jsonschema.Draft7Validator(schema).validate(made)
+
+
+HELD = Holding(has_gates=True, kinds=(COSCHEDULING,))
+NATIVELY = Holding(has_gates=True, kinds=(NATIVE,))
+
+
+@pytest.mark.parametrize("release", SCHEMAS)
+def test_pods_that_are_held_back_and_their_group_are_ones_that_the_release_has(release: str) -> None:
+    """Gates and labels every release has; the kind PodGroup of Kubernetes' own, and what names it, the last one has."""
+    has_kind = f"io.k8s.api.scheduling.{NATIVE.version}.PodGroup" in SCHEMAS[release]["$defs"]
+    assert has_kind == (release == max(SCHEMAS))
+    start = AgentStart(where="/gavel/allocations/j1.3.ab")
+    bare = pods_for(GROUP, start, names_of_gang(GROUP, DOMAIN), FULL)
+    for holding in (HELD, NATIVELY) if has_kind else (HELD,):
+        pods = holding.held(bare, gang_name(start.allocation))
+        assert all(pod["spec"]["schedulingGates"] == [{"name": GATE}] for pod in pods)
+        shown = [pod_of({**pod, "metadata": {**pod["metadata"], "uid": "u"}}) for pod in pods]
+        groups = [("scheduling.v1beta1.PodGroup", pod_group(NATIVE, "g", shown))] if holding is NATIVELY else []
+        for kind, made in (*(("core.v1.Pod", pod) for pod in pods), *groups):
+            schema = {**SCHEMAS[release], "$ref": f"#/$defs/io.k8s.api.{kind}"}
+            jsonschema.Draft7Validator(schema).validate(made)
 
 
 def test_a_field_that_no_release_has_is_refused() -> None:

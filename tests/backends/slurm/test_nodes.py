@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gavel.backends.slurm.commands import seconds_of
+from gavel.backends.slurm.commands import hosts_of, seconds_of
 from gavel.backends.slurm.nodes import SlurmNode, nodes_of, resources_of, taken_of
 from gavel.backends.slurm.protocol import SlurmSettings
 
@@ -108,3 +108,24 @@ def test_what_others_use_is_what_ours_do_not(
 )
 def test_times_are_read_as_slurm_writes_them(text: str, seconds: float | None) -> None:
     assert seconds_of(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", []),
+        ("n0", ["n0"]),
+        ("n[0-2]", ["n0", "n1", "n2"]),
+        ("n[08-10,12],login", ["n08", "n09", "n10", "n12", "login"]),
+        ("rack[1-2]-n[0,7]", ["rack1-n0", "rack1-n7", "rack2-n0", "rack2-n7"]),
+        ("a-1,b[3]x", ["a-1", "b3x"]),
+    ],
+)
+def test_nodes_are_read_as_slurm_writes_them(text: str, expected: list[str]) -> None:
+    assert hosts_of(text) == expected
+
+
+def test_a_node_fits_that_has_as_much_of_the_type() -> None:
+    typed, by_feature = node(), node(SlurmSettings(type_features=("fast",)), gres="gpu:4")
+    assert [typed.has("gpu:a100", units, "") for units in (4, 5)] == [True, False]
+    assert [by_feature.has("gpu", 4, feature) for feature in ("fast", "slow", "")] == [True, False, False]

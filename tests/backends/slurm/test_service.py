@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gavel.backends.slurm.local_cluster import LocalSlurmCluster
+from gavel.backends.slurm.local_cluster import LocalSlurmCluster, SlurmNodeSpec
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
 from tests.backends.whole_service import brings_its_code_and_leaves_its_results, trains_and_survives_a_killed_service
@@ -25,6 +25,28 @@ def service(folder: Path, environment: dict[str, str]) -> ServiceProcess:
 
 def test_a_job_trains_on_slurm_and_survives_a_killed_service(one_node: LocalSlurmCluster, tmp_path: Path) -> None:
     trains_and_survives_a_killed_service(service(tmp_path, one_node.environment))
+
+
+def test_jobs_run_where_slurm_puts_them(tmp_path: Path) -> None:
+    """1 Slurm prefers the other node, 2 a job runs there, and its worker is seen there, 3 so does a second one."""
+    nodes = [SlurmNodeSpec(name=f"node-{index}", gres={"acc:a": 1}) for index in range(2)]
+    with LocalSlurmCluster(nodes) as cluster:
+        cluster.run("scontrol", "update", "NodeName=node-0", "Weight=100")
+        own = {"GAVEL_SLURM__PLACEMENT": "slurm", **cluster.environment}
+        with service(tmp_path, own) as running, Client(running.url, running.operator_token) as gavel:
+
+            def node_of(worker: str) -> str:
+                return next((each["node"] for each in gavel.cluster()["workers"] if each["id"] == worker), "")
+
+            assert wait_until(lambda: node_of("a-0") == "node-0", 90)
+            first = gavel.submit(kind="mlp-b256", total_steps=400)
+            assert wait_until(lambda: gavel.job(first["id"])["steps_reported"] > 0, 120)
+            second = gavel.submit(kind="mlp-b256", total_steps=100)
+            done = [gavel.wait(each["id"], timeout_s=240) for each in (first, second)]
+            assert [(each["state"], each["steps_done"]) for each in done] == [("COMPLETED", 400), ("COMPLETED", 100)]
+            assert node_of("a-0") == "node-1"
+            assert not gavel.cluster()["notes"]
+        assert not running.processes_left()
 
 
 def test_a_job_brings_its_code_and_leaves_its_results(one_node: LocalSlurmCluster, tmp_path: Path) -> None:
