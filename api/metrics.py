@@ -11,6 +11,7 @@ from prometheus_client.registry import Collector
 
 from api.autopilot_metrics import autopilot_metrics
 from api.disk_metrics import disk_metrics
+from api.region_metrics import region_metrics
 from api.services import Services
 from api.startup_metrics import startup_metrics
 from api.views.jobs_and_rounds import leases_in_force
@@ -55,6 +56,7 @@ class StoreCollector(Collector):
         yield from self._scheduler()
         yield from autopilot_metrics(store, snapshot.autopilot.mode, now_s)
         yield from disk_metrics(self._services.settings)
+        yield from region_metrics(snapshot.jobs.values())
         if not snapshot.round_records:
             return
         record = snapshot.round_records[-1]

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
-from gavel.config_sections import KubernetesSection, OidcSettings, SlurmSection
+from gavel.config_sections import KubernetesSection, OidcSettings, RegionsSection, SlurmSection
 from gavel.types.job_uids import checked_uids
 
-__all__ = ["KubernetesSection", "OidcSettings", "Settings", "SlurmSection"]
+__all__ = ["KubernetesSection", "OidcSettings", "RegionsSection", "Settings", "SlurmSection"]
 
 CONFIGURATION = "gavel.toml"
 FORMER_NAMES = {
@@ -93,6 +93,10 @@ class Settings(BaseSettings):
     )
     accelerator_memory_bytes: dict[str, int] = Field(
         default_factory=dict, description="Memory of an accelerator by type, where the backend does not report it."
+    )
+
+    regions: RegionsSection | None = Field(
+        None, description="Tell the regions of nodes apart, and move jobs between them. Default: all nodes are alike."
     )
 
     policy: str = Field("hierarchical", max_length=200, description="Cluster-wide policy: a name, with ?parameters.")

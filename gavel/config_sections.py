@@ -1,7 +1,7 @@
 """Sections of the settings: each a table of `gavel.toml`, or `GAVEL_SECTION__NAME` in the environment."""
 
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, model_validator
 
@@ -198,3 +198,36 @@ class KubernetesSection(NodesSection):
     namespace_tiers: dict[str, str] = Field(
         default_factory=dict, description="Tier of a namespace's jobs that name none; default: the user's first."
     )
+
+
+class LinkSection(BaseModel):
+    """What copying from one region to another costs: an entry of `regions.links`, named `eu->us`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gbit_s: float = Field(1.0, gt=0, le=1e6, description="Bandwidth, Gbit/s.")
+    usd_per_gb: float = Field(0.0, ge=0, le=1e6, description="Egress: price of each GB that leaves the first region.")
+
+
+class RegionsSection(BaseModel):
+    """Regions of the cluster, and what moves between them cost: the section `regions`, or `GAVEL_REGIONS__GBIT_S`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gbit_s: float = Field(1.0, gt=0, le=1e6, description="Bandwidth from any region to any other, Gbit/s.")
+    usd_per_gb: float = Field(0.0, ge=0, le=1e6, description="Egress: price of each GB that leaves a region.")
+    links: dict[Annotated[str, Field(pattern=r"^[^@\s]{1,63}->[^@\s]{1,63}$")], LinkSection] = Field(
+        default_factory=dict, description="Links that differ, as {'eu->us': {'gbit_s': 10, 'usd_per_gb': 0.02}}."
+    )
+    margin_fraction: float = Field(
+        0.25, ge=0, le=10, description="A move has to gain so much more than staying and its price."
+    )
+    horizon_s: float = Field(
+        21_600.0, ge=60, le=3e7, description="How far ahead a move has to pay, or until the job ends if that is sooner."
+    )
+    interval_s: float = Field(600.0, ge=0, le=86_400, description="Time from one look at moves to the next.")
+
+    def link(self, origin: str, target: str) -> LinkSection:
+        """Return what copying from one region to another costs."""
+        stated = self.links.get(f"{origin}->{target}")
+        return stated or LinkSection(gbit_s=self.gbit_s, usd_per_gb=self.usd_per_gb)

@@ -1,6 +1,6 @@
 """The scheduler's decisions and data: allocations, rounds, throughputs, the cluster and job kinds."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
@@ -27,7 +27,8 @@ from api.views.throughputs import throughput_list, throughputs_of
 from gavel.errors import NotFound
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.tables import own_rows
-from gavel.types import Identity, Job, JobId, Scope
+from gavel.mechanism.cluster.configured import regions_of
+from gavel.types import Cluster, Identity, Job, JobId, Scope, plain_type
 
 router = APIRouter(prefix="/v1", tags=["scheduling"])
 
@@ -118,7 +119,7 @@ def list_throughputs(
     return throughput_list(
         services.estimator(),
         services.store.throughputs(),
-        services.store.cluster().accelerator_types,
+        sorted({*map(plain_type, services.store.cluster().accelerator_types)}),
         may_see_kind=lambda kind: _may_see_kind(services, caller, kind),
         may_see_user=lambda user: caller.scope is Scope.OPERATOR or user == caller.user,
     )
@@ -151,11 +152,18 @@ def get_cluster(caller: AnyCaller, services: ServicesDep) -> ClusterView:
     unmeasured = [
         f"nothing was measured on accelerator type {name} yet: its throughputs are inferred until a job has run there"
         for name in cluster.accelerator_types
-        if name not in measured
+        if plain_type(name) not in measured
     ]
-    notes = (*services.cluster_notes(), *unmeasured)
+    notes = (*services.cluster_notes(), *_spanning(cluster, services), *unmeasured)
     seen = seen_ids(services, caller, leases)
     return cluster_view(cluster, leases, seen, services.store.resources(), services.clock.now_s(), notes)
+
+
+def _spanning(cluster: Cluster, services: Services) -> Iterator[str]:
+    """Yield a note if nodes are in several regions which the settings do not tell apart."""
+    regions = regions_of(cluster)
+    if services.settings.regions is None and len(regions) > 1:
+        yield f"nodes are in {len(regions)} regions, and gangs may span them: set the section regions"
 
 
 @router.get("/catalogue", operation_id="list_catalogue", responses=documented(401, 403, 503))

@@ -26,6 +26,8 @@ Kind = Annotated[str, StringConstraints(pattern=KIND_PATTERN, max_length=127)]
 
 TypeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=63)]
 
+RegionName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=63)]
+
 CompositionText = Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=300)]
 """POLICY?parameter=value/PART=VALUE."""
 

@@ -33,7 +33,7 @@ from api.schemas.fields import (
     example,
 )
 from api.schemas.inference import ServicePatch, ServiceShown, ServiceSubmit
-from api.schemas.needs import NeedsSubmit, NeedsView
+from api.schemas.needs import NeedsSubmit, NeedsView, ResidenceView
 from api.schemas.notifications import Occasions
 from api.schemas.sessions import SessionSubmit, SessionView
 from api.schemas.startup import StartupView
@@ -148,8 +148,7 @@ class ProgramSubmit(Request):
     )
     notify: Occasions | None = Field(
         None,
-        description="Of what its user is notified: end, failure, no-progress; []: nothing."
-        " Default: what the user chose for all jobs (PUT /v1/notification-settings).",
+        description="Of what its user is notified; []: nothing. Default: as in PUT /v1/notification-settings.",
     )
 
     @model_validator(mode="after")
@@ -367,6 +366,7 @@ class JobView(NeedsView, ServiceShown, SessionView, ElasticView, StartupView):
     notify: list[str] | None = Field(description="Of what its user is notified; null: as the user chose for all jobs.")
     resubmit_of: str | None = Field(description="The job that was submitted again as this one.")
     from_checkpoint: str = Field(description="The checkpoint it began with, JOB/NAME; empty: it began at step 0.")
+    residence: ResidenceView | None = Field(description="Its region; null where regions are not told apart.")
     deadline: DeadlineView | None = Field(description="Whether the deadline will be met, as things stand.")
 
 

@@ -11,6 +11,7 @@ from api.schemas.code import CodeOfJob
 from api.services import Services
 from api.submission.code import without_lost_diff
 from api.submission.inference import stated_service
+from api.submission.regions import largest_by_type
 from api.submission.specs import check_stored, spec_of
 from gavel.errors import InvalidRequest
 from gavel.types import Identity, Job, JobSpec, Scope
@@ -93,6 +94,9 @@ def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
         "accelerator_types": list(spec.accelerator_types),
         "accelerator_memory_bytes": spec.accelerator_memory_bytes,
         "node_labels": dict(spec.node_labels),
+        "regions": list(spec.regions),
+        "data_region": spec.data_region or None,
+        "data_bytes": spec.data_bytes,
         "priority": spec.priority,
         "max_retries": spec.max_retries,
         "after": list(spec.after),
@@ -108,7 +112,7 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
     old |= {
         "after": [],
         "deadline_at_s": None if deadline_at_s is None or deadline_at_s <= rules.now_s else deadline_at_s,
-        "throughputs": {name: rate for name, rate in old["throughputs"].items() if name in workers},
+        "throughputs": {name: rate for name, rate in old["throughputs"].items() if name in largest_by_type(workers)},
     }
     new = changes.model_dump(exclude_none=True, exclude={"env", "from_checkpoint"})
     return JobSubmit.model_validate({**old, **new, "env": {**env, **changes.env}})

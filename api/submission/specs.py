@@ -19,6 +19,7 @@ from api.submission.inference import check_domains, check_rates, check_service, 
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
+from api.submission.regions import check_regions, largest_by_type
 from api.submission.sessions import check_session, longest_s_of
 from api.submission.sizes import check_sizes, sizes_of, smallest_of
 from gavel.backends.secret_store import missing_secret
@@ -82,6 +83,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         accelerator_types=tuple(dict.fromkeys(body.accelerator_types)),
         accelerator_memory_bytes=body.accelerator_memory_bytes,
         node_labels=dict(body.node_labels),
+        regions=tuple(dict.fromkeys(body.regions)),
+        data_region=body.data_region or "",
+        data_bytes=body.data_bytes,
         labels=dict(body.labels),
         throughput_steps_per_s=dict(body.throughputs),
         priority=checked_priority(body.priority, rules.tiers[tier], caller),
@@ -89,6 +93,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         after=tuple(dict.fromkeys(body.after)),
         notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
+    check_regions(spec, rules.feasibility)
     _check_needs(spec, rules.feasibility)
     _check_stay(spec, rules)
     check_domains(spec, rules.feasibility)
@@ -267,13 +272,14 @@ def _check_fit(body: JobSubmit, capacity: Mapping[str, int]) -> None:
     if not capacity:
         raise problem(503, "the scheduler has not seen its cluster yet")
     counts = ", ".join(f"{name} ({count})" for name, count in capacity.items())
-    unknown = sorted(set(body.throughputs) - set(capacity))
+    largest_of = largest_by_type(capacity)
+    unknown = sorted(set(body.throughputs) - set(largest_of))
     if unknown:
         raise invalid(f"throughputs.{unknown[0]}", f"no such accelerator type; the cluster has {counts}")
     largest = max(capacity.values())
     if body.scale_factor > largest:
         raise invalid("scale_factor", f"{body.scale_factor} is more than any type has; at most {largest} fit: {counts}")
-    if body.throughputs and all(capacity[name] < body.scale_factor for name in body.throughputs):
+    if body.throughputs and all(largest_of[name] < body.scale_factor for name in body.throughputs):
         raise invalid(
             "throughputs", f"states no type that holds {body.scale_factor} workers; state one that does: {counts}"
         )

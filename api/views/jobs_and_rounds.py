@@ -23,6 +23,7 @@ from api.schemas import (
     WorkerView,
 )
 from api.schemas.code import CodeView
+from api.schemas.needs import ResidenceView
 from api.schemas.resources import ResourceView
 from api.views.inference import service_fields
 from gavel.mechanism.explaining.fairness import deficit_s, finish_time_fairness, isolated_share
@@ -136,7 +137,23 @@ def job_view(job: Job, lease: Lease | None, now_s: float) -> JobView:
         failures=job.failures,
         waits_for=list(job.waits_for),
         pause_requested=job.pause_requested,
+        residence=_residence_view(job, now_s),
         deadline=None,
+    )
+
+
+def _residence_view(job: Job, now_s: float) -> ResidenceView | None:
+    own = job.residence
+    if not own.region:
+        return None
+    return ResidenceView(
+        region=own.region,
+        why=own.why,
+        moved_from=own.moved_from,
+        arrives_at_s=own.arrives_at_s if own.arrives_at_s > now_s else None,
+        moves=own.moves,
+        egress_bytes=own.egress_bytes,
+        egress_usd=own.egress_usd,
     )
 
 
@@ -175,6 +192,9 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "accelerator_types": list(spec.accelerator_types),
         "accelerator_memory_bytes": spec.accelerator_memory_bytes,
         "node_labels": dict(spec.node_labels),
+        "regions": list(spec.regions),
+        "data_region": spec.data_region,
+        "data_bytes": spec.data_bytes,
         "throughputs": dict(spec.throughput_steps_per_s),
         "deadline_at_s": spec.deadline_at_s,
         "priority": spec.priority,

@@ -12,7 +12,7 @@ from gavel.estimator.user_claims import Reputation, UserClaim, user_claims
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning.own_rates import own_estimates
 from gavel.ports import ApiStore, ThroughputEstimate
-from gavel.types import AcceleratorType, Job, JobSpec
+from gavel.types import AcceleratorType, Job, JobSpec, plain_type
 
 Estimators = Memo[ReconciledThroughputs]
 
@@ -52,7 +52,8 @@ def throughput_list(
 
 def throughputs_of(job: Job, store: ApiStore, estimator: ReconciledThroughputs) -> ThroughputList:
     """Return the estimates of one job's speed on the types that hold its gang, with its user's claims."""
-    own = own_estimates(job, estimator, Feasibility(store.cluster()).types_of(job.spec))
+    types = sorted({*map(plain_type, Feasibility(store.cluster()).types_of(job.spec))})
+    own = own_estimates(job, estimator, types)
     return _list([*own.values()], (), (), ())
 
 

@@ -32,6 +32,7 @@ from gavel.backends.unix_users import give, let_pass, open_state
 from gavel.errors import NotFound
 from gavel.ports import LaunchGang
 from gavel.types.environment import OF_JOB, reserved
+from gavel.types.regions import plain_type
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -326,7 +327,7 @@ def _of_gang(gang: LaunchGang, places: Places) -> dict[str, str]:
         "GAVEL_OUTPUT_DIR": str(places.outputs or ""),
         "GAVEL_START_STEP": str(gang.start_step),
         "GAVEL_TOTAL_STEPS": "" if gang.total_steps is None else str(gang.total_steps),
-        "GAVEL_ACCELERATOR_TYPE": gang.accelerator_type,
+        "GAVEL_ACCELERATOR_TYPE": plain_type(gang.accelerator_type),
         **({"GAVEL_TIME_TO_LOSS_S": f"{gang.time_to_loss_s:.0f}"} if gang.time_to_loss_s else {}),
     }
 

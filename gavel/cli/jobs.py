@@ -26,6 +26,7 @@ from gavel.cli.submit_options import (
     Count,
     Cpus,
     Data,
+    DataSet,
     Deadline,
     Dump,
     Env,
@@ -52,6 +53,7 @@ from gavel.cli.submit_options import (
     Profile,
     Program,
     Python,
+    Regions,
     Repeated,
     Restore,
     Retries,
@@ -122,6 +124,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
     accelerator_types: AcceleratorTypes = "",
     accelerator_memory: AcceleratorMemory = "0",
     node_label: NodeLabel = None,
+    region: Regions = None,
+    data_set: DataSet = "",
     notify: Notify = None,
     array: Array = None,
     count: Count = None,
@@ -140,8 +144,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     """
     given, job_file = options_given(context), submit_fields(file, profile)
     program = program_of(program, job_file.fields, steps)
-    folder = workdir_of(job_file.workdir(workdir, given))
-    argv = _argv(program, folder, git_ref, git_url, snapshot, given)
+    argv = _argv(program, folder := workdir_of(job_file.workdir(workdir, given)), git_ref, git_url, snapshot, given)
     with connect() as client, placed(job_file):
         wanted = job_file.merged({**stated_by(context.params), "argv": argv}, given)
         check_what_runs(wanted)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from gavel.client import Event, Job
+from gavel.client.answers.jobs import Residence
 from gavel.code_tree import megabytes
 
 CHANGES_SHOWN = 8
@@ -15,10 +16,26 @@ def worker_needs(cpu_cores: int, memory_bytes: int) -> str:
 
 
 def worker_rows(each: Job) -> list[tuple[str, str]]:
-    """Return how many workers the gang may have if the job is elastic, and what each needs, with names for people."""
+    """Return how many workers the gang of an elastic job may have, what each needs, and the region, with names."""
     sizes = ", ".join(map(str, each["sizes"]))
     elastic = f"{each['scale_factor']} now, of {sizes}; {each['global_batch']} samples in each step" if sizes else ""
-    return [("size", elastic), ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"]))]
+    return [
+        ("size", elastic),
+        ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"])),
+        *region_rows(each),
+    ]
+
+
+def region_rows(each: Job) -> list[tuple[str, str]]:
+    """Return where the data set of the job is, its region, why it is there, and what moves have cost, with names."""
+    own = each["residence"]
+    data = f"{megabytes(each['data_bytes'])} in {each['data_region']}" if each["data_region"] else ""
+    return [("data set", data), ("region", f"{own['region']}. {own['why']}{_moves(own)}" if own else "")]
+
+
+def _moves(own: Residence) -> str:
+    cost = f" for {own['egress_usd']:.2f} USD" if own["egress_usd"] else ""
+    return f" In {own['moves']} moves {megabytes(own['egress_bytes'])} were copied{cost}." if own["moves"] else ""
 
 
 def size_changes(events: Iterable[Event], instant: Callable[[float], str]) -> str:
@@ -50,5 +67,6 @@ def where_it_runs(each: Job) -> str:
         ", ".join(each["accelerator_types"]),
         f"accelerators with {megabytes(memory_bytes)} of memory" if memory_bytes else "",
         f"nodes with {labels}" if labels else "",
+        f"regions {', '.join(each['regions'])}" if each["regions"] else "",
     )
     return "; ".join(part for part in parts if part)

@@ -22,7 +22,9 @@ Trace = Annotated[
 Throughputs = Annotated[Path | None, typer.Option(exists=True, dir_okay=False, help="JSON of steps/s by type.")]
 ClusterText = Annotated[
     str | None,
-    typer.Option(help="type:workers[:per-node], separated by commas; default: the trace's, else 36 each of three."),
+    typer.Option(
+        help="type:workers[:per-node][@region], separated by commas; default: the trace's, else 36 each of three."
+    ),
 ]
 Policies = Annotated[
     list[str] | None,
@@ -74,6 +76,9 @@ Estimate = Annotated[bool, typer.Option("--estimate", help="Hide the throughputs
 Outage = Annotated[list[str] | None, typer.Option(metavar="NODE=FROM:UNTIL", help="A node fails; repeatable.")]
 Drain = Annotated[list[str] | None, typer.Option(metavar="NODE=FROM:UNTIL", help="A node is drained; repeatable.")]
 Checkpoints = Annotated[float, typer.Option("--checkpoint-period", min=1.0, help="Seconds from one to the next.")]
+CheckpointBytes = Annotated[
+    int, typer.Option("--checkpoint-bytes", min=0, help="Size of a checkpoint, which moves between regions copy.")
+]
 LengthError = Annotated[
     float, typer.Option(min=0.0, max=5.0, help="Lengths that jobs state are off by exp(N(0, this)); 0: exact.")
 ]
@@ -119,6 +124,7 @@ def simulate(  # noqa: PLR0913  one option per thing to choose
     outage: Outage = None,
     drain: Drain = None,
     checkpoint_period_s: Checkpoints = 3600.0,
+    checkpoint_bytes: CheckpointBytes = 0,
     length_error: LengthError = 0.0,
     autopilot: Autopilot = False,
     goal: GoalText = "mean_jct",

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from gavel.cli.connection import settings
-from gavel.config import Settings
+from gavel.config import RegionsSection, Settings
 from gavel.errors import InvalidRequest
 from gavel.policies import registry
 from gavel.policies.inline import InlineRunner
@@ -23,7 +23,7 @@ from gavel.simulator.figures import makespan_bound_h
 from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import Scenario, SimulationOutcome
 from gavel.simulator.rules import rules_of
-from gavel.types import Cluster, Tier
+from gavel.types import Cluster, Tier, region_of_type
 from workloads.traces.history import Surroundings
 from workloads.traces.throughputs import ScaledRates, ThroughputTable, read_throughputs
 
@@ -38,7 +38,7 @@ PARITY = {
 }
 """Settings of the published mechanism that differ from the service's."""
 
-_MORE = "--drain, a monthly limit of a tier, minimum_run_s, or jobs that wait for others; leave those out"
+_MORE = "--drain, a monthly limit of a tier, minimum_run_s, regions, or jobs that wait for others; leave those out"
 BUT_OUTAGES = f"with --estimate, {_MORE}"
 WITH_THE_SERVICE = f"with --estimate, --outage, {_MORE}"
 """What only the whole service can simulate, as the end of a sentence."""
@@ -72,6 +72,7 @@ class Choices:
     outages: tuple[str, ...]
     drains: tuple[str, ...]
     checkpoint_period_s: float
+    checkpoint_bytes: int = 0
     length_error: float = 0.0
 
     def scenario(self) -> dict[str, Any]:
@@ -229,6 +230,8 @@ def _scenario(
             raise InvalidRequest("throughputs", "packing and consolidation need the rates of a table; give one")
         rules = rules.model_copy(update={"space_sharing": False})
     cluster = setup.cluster_of(choices.cluster) if choices.cluster else around.cluster or Cluster()
+    if rules.regions is None and any(region_of_type(name) for name in cluster.accelerator_types):
+        rules = rules.model_copy(update={"regions": RegionsSection.model_validate({})})
     all_tiers = _within_users(setup.tiers_of((*tiers, *choices.tiers), around.tiers), choices.within_user)
     registry.check_objectives(policy, all_tiers)
     return Scenario(
@@ -243,6 +246,7 @@ def _scenario(
         is_estimated=choices.estimate,
         outages=setup.outages_of(choices.outages, choices.drains, cluster),
         checkpoint_period_s=choices.checkpoint_period_s,
+        checkpoint_bytes=choices.checkpoint_bytes or None,
     )
 
 

@@ -191,6 +191,16 @@ NodeLabel = Annotated[
     Repeated,
     typer.Option(metavar="KEY=VALUE", help="Label that its nodes must have; repeatable.", rich_help_panel=NEEDS),
 ]
+Regions = Annotated[
+    Repeated,
+    typer.Option("--region", metavar="REGION", help="A region that it may be in; repeatable.", rich_help_panel=NEEDS),
+]
+DataSet = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZE@REGION", help="Its data set, such as 150GB@eu: a move copies it.", rich_help_panel=NEEDS
+    ),
+]
 Notify = Annotated[
     str | None,
     typer.Option(
@@ -230,6 +240,16 @@ def bytes_of(option: str, text: str) -> int:
         return int(float(match[1]) * UNITS[match[2]]) if match else fail(SIZE_HINT.format(option, text))
     except (KeyError, ValueError):
         fail(SIZE_HINT.format(option, text))
+
+
+def data_set(text: str) -> dict[str, Any]:
+    """Return the fields of a data set such as 150GB@eu; "": there is none. End the command at a text that is none."""
+    size, separator, region = text.partition("@")
+    if not text:
+        return {}
+    if not separator or not region:
+        fail(f"--data-set {text}: write SIZE@REGION, such as 150GB@eu")
+    return {"data_region": region, "data_bytes": bytes_of("--data-set", size)}
 
 
 def seconds_of(option: str, text: str) -> float:
@@ -344,6 +364,8 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "accelerator_types": listed(options["accelerator_types"]),
         "accelerator_memory_bytes": bytes_of("--accelerator-memory", options["accelerator_memory"]),
         "node_labels": pairs("--node-label", options["node_label"], "KEY=VALUE"),
+        "regions": options["region"] or [],
+        **data_set(options["data_set"]),
         "notify": occasions_of(options["notify"]),
     }
     return cast(JobSubmit, stated)

@@ -131,8 +131,7 @@ class JobSubmit(TypedDict):
     after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
     # Names of further arguments that change the speed, and so belong to the default kind.
     kind_args: NotRequired[Sequence[str]]
-    # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
-    # (PUT /v1/notification-settings).
+    # Of what its user is notified; []: nothing. Default: as in PUT /v1/notification-settings.
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
     # Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.
     global_batch: NotRequired[int | None]
@@ -142,8 +141,7 @@ class JobSubmit(TypedDict):
     # interactive: a session for people, such as JupyterLab or a shell. It is never preempted, and ends by `longest_s`
     # or `idle_s`, or with its program. service: an inference service, whose replicas have no end.
     mode: NotRequired[Literal["batch", "interactive", "service"]]
-    # Most seconds that an interactive session lasts, from the start of its program. Default: 4 hours, or the most that
-    # its tier allows if that is less.
+    # Most seconds that an interactive session lasts; default: 4 hours, or what its tier allows.
     longest_s: NotRequired[float | None]
     # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not.
     idle_s: NotRequired[float | None]
@@ -154,6 +152,9 @@ class JobSubmit(TypedDict):
     accelerator_types: NotRequired[Sequence[str]]
     accelerator_memory_bytes: NotRequired[int]  # Memory that each accelerator must have. Default: any.
     node_labels: NotRequired[Mapping[str, str]]  # Labels that each node of the gang must have.
+    regions: NotRequired[Sequence[str]]  # Regions that it may be in. Empty: any.
+    data_region: NotRequired[str | None]  # Region where its data set is; with `data_bytes`.
+    data_bytes: NotRequired[int]  # Size of that data set, which is copied where it moves.
 
 
 class VersionOfService(TypedDict):
@@ -245,8 +246,7 @@ class CodeFetch(TypedDict):
 
     git_url: str  # Without user and password: these are secrets, see `secrets`.
     git_ref: NotRequired[str]  # A branch, a tag, or all characters of a commit.
-    # Names of your secrets. Of these git is given GIT_TOKEN, GIT_USERNAME and GIT_SSH_KEY.
-    secrets: NotRequired[Sequence[str]]
+    secrets: NotRequired[Sequence[str]]  # Names of your secrets; git gets GIT_TOKEN, GIT_USERNAME, GIT_SSH_KEY.
     script: NotRequired[str]  # A file that has to be there; empty: none.
 
 

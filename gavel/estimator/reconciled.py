@@ -23,11 +23,22 @@ from gavel.estimator.matrix import Cells, matrix, question
 from gavel.estimator.memory_fit import fits_together, needed_bytes
 from gavel.estimator.pairs import PairEstimates, Sized
 from gavel.estimator.profiling import pairs_worth_trying, pays
+from gavel.estimator.regions import without_regions
 from gavel.estimator.rejected_reports import RejectedReport
 from gavel.estimator.tables import Key, evidence_of, foreign, interference_key_of, is_interference, key_of, row_of
 from gavel.ports import ThroughputEstimate, ThroughputMatrix
 from gavel.ports import ThroughputSource as Source
-from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray, Job, JobSpec, Measurement, PairRates
+from gavel.types import (
+    AcceleratorType,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Job,
+    JobSpec,
+    Measurement,
+    PairRates,
+    plain_type,
+)
 
 ANSWERS_MAX = 50_000
 AGREEMENT = 0.1  # of log(steps/s), between a statement and everything else
@@ -108,7 +119,11 @@ class ReconciledThroughputs:
     # --- answering ----------------------------------------------------------------------------------------------
 
     def estimate(self, spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
-        """Return one estimate (steps/s) for each of `types`, in order; finite and positive."""
+        """Return one estimate (steps/s) for each of `types`, in order; finite and positive.
+
+        The region of a type makes no difference, and the estimate names none.
+        """
+        types = [plain_type(name) for name in types]
         measured = [self._measured((spec.kind, spec.scale_factor, name)) for name in types]
         if all(measured):
             return tuple(each for each in measured if each)
@@ -126,6 +141,7 @@ class ReconciledThroughputs:
         """Return the results of `estimate` for n specifications as arrays (n, m); fast also for many thousands."""
         if not types:
             return ThroughputMatrix.of([()] * len(specs), types)
+        types = [plain_type(name) for name in types]
         return matrix(specs, types, self._cells(types), self.estimate)
 
     def pair_rates(
@@ -140,6 +156,7 @@ class ReconciledThroughputs:
         """
         if not (self.fits_by_rate or any(memory_bytes)):
             return None
+        types, memory_bytes, column_of_type = without_regions(types, memory_bytes)
         spec_of_kind = {(self.kind_of(job), job.spec.scale_factor): job.spec for job in reversed(jobs)}
         kinds = sorted(spec_of_kind)
         row_of = {kind: row for row, kind in enumerate(kinds)}
@@ -153,7 +170,7 @@ class ReconciledThroughputs:
         alone = self.matrix(specs, types).steps_per_s
         shares = self._shares(kinds, types, fits & there, tries)
         rates = np.transpose(shares, (1, 2, 0)) * alone.reshape(len(kinds), 1, len(types))
-        return PairRates(kind_of_job=kind_of_job, steps_per_s=rates)
+        return PairRates(kind_of_job=kind_of_job, steps_per_s=rates[:, :, column_of_type])
 
     def _fits(
         self,

@@ -34,6 +34,8 @@ from gavel.mechanism.planning.backfill import backfill, gap_of
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.mechanism.planning.decision import Decider
 from gavel.mechanism.planning.non_preemptible import limit
+from gavel.mechanism.planning.regions import HomeChoice, choose_homes
+from gavel.mechanism.planning.relocating import Relocation
 from gavel.mechanism.services import spread, tend_services
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
@@ -76,14 +78,17 @@ class Driver:
         choose_profiling: ProfilingChoice | None = None,
         disk: Callable[[], DiskState] = DiskState,
         last_use: LastUse = lambda job_id, generation: None,
+        choose_homes: HomeChoice = choose_homes,
     ) -> None:
         """`tokens_of` gives the bearer tokens that jobs' programs may call the API with.
 
         `choose_profiling` says what each round measures; by default all that nobody knows, as far as there is room.
         `disk` says whose jobs may not start for lack of disk; by default there is no lack. `last_use` says when a
-        session was last used; by default nobody knows, and none ends for want of use.
+        session was last used; by default nobody knows, and none ends for want of use. `choose_homes` says in
+        which region each job runs.
         """
         self._decider = Decider(runner=runner, fallback=fallback, settings=settings, choose_profiling=choose_profiling)
+        self._relocation = Relocation(settings.regions, choose_homes)
         self._tokens_of = tokens_of
         self._disk = disk
         self._last_use = last_use
@@ -202,6 +207,7 @@ class Driver:
         snapshot = tick.snapshot
         tick.held = admission_holds.held_of(tick.index, tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s)
         tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
+        self._relocation.settle(tick, self._estimator)
         tick.wanting = ruled_out(tick.index.serving(tick.held, tick.now_s), tick.infeasible)
         limit(tick, self._layout)
         spread(tick, self._layout)

@@ -30,6 +30,7 @@ from gavel.types import (
     JobId,
     Observation,
     ReportKind,
+    plain_type,
 )
 from workloads.traces.throughputs import PairThroughput
 
@@ -53,7 +54,8 @@ class VirtualCluster:
     `colocated` on workers shared with another gang. A gang's argv must be `program(kind)`. Each start costs
     `switch_cost_s` of its kind (key `""`: all other kinds) before the first step. A gang lives `lease_grace_s` beyond
     its lease, so that an extension at the very instant of the lease's end still reaches it. It checkpoints when it is
-    stopped, and every `checkpoint_period_s`. It reports its progress every `report_period_s`, 0: when it is observed.
+    stopped, and every `checkpoint_period_s`. It reports its progress every `report_period_s`, 0: when it is observed,
+    and with each checkpoint that it has `checkpoint_bytes`, if they are given.
     """
 
     def __init__(  # noqa: PLR0913  what a cluster is like
@@ -68,8 +70,10 @@ class VirtualCluster:
         colocated: PairThroughput | None = None,
         *,
         report_period_s: float = 0.0,
+        checkpoint_bytes: int | None = None,
     ) -> None:
         self._report_period_s = report_period_s
+        self._checkpoint_bytes = checkpoint_bytes
         self._whole = self._cluster = cluster
         self._checkpoint_period_s = checkpoint_period_s
         self._throughput = throughput
@@ -235,7 +239,9 @@ class VirtualCluster:
     def _packed_rate(self, gang: VirtualGang, other: VirtualGang) -> float:
         launched = gang.launched
         kinds = launched.argv[-1], other.launched.argv[-1]
-        return max(STUCK, self._colocated.get((*kinds, len(launched.worker_ids), launched.accelerator_type), 0.0))
+        return max(
+            STUCK, self._colocated.get((*kinds, len(launched.worker_ids), plain_type(launched.accelerator_type)), 0.0)
+        )
 
     # --- instructions ---
 
@@ -291,6 +297,7 @@ class VirtualCluster:
             base_steps=launch.start_step,
             expires_at_s=launch.lease_expires_at_s,
             grace_s=self._lease_grace_s,
+            checkpoint_bytes=self._checkpoint_bytes,
         )
         self._gangs[gang.key] = gang
         if rate <= 0:
@@ -308,7 +315,7 @@ class VirtualCluster:
             match(self.table, [gang.request], now_s)
 
     def _rate(self, launch: LaunchGang) -> float:
-        key = (launch.argv[-1], len(launch.worker_ids), launch.accelerator_type)
+        key = (launch.argv[-1], len(launch.worker_ids), plain_type(launch.accelerator_type))
         is_spread = len({self._node_of.get(worker) for worker in launch.worker_ids}) > 1
         return (self._spread.get(key, 0.0) if is_spread else 0.0) or self._throughput.get(key, 0.0)
 

@@ -74,6 +74,9 @@ class Comparison:
             "leases_kept": counted.kept,
             "leases_packed": counted.packed,
             "starts": counted.starts,
+            "moves": counted.moves,
+            "egress_bytes": counted.egress_bytes,
+            "egress_usd": counted.egress_usd,
         }
 
     def as_html(self) -> str:
@@ -88,13 +91,16 @@ class Comparison:
 def counted(outcomes: Iterable[SimulationOutcome]) -> dict[str, list[str]]:
     """Return the lines of a table of what was counted and measured during the runs, one value per run."""
     lines: dict[str, list[str]] = {}
-    for result in outcomes:
+    results = list(outcomes)
+    for result in results:
         tally = result.tally
         solve_ms = np.quantile(tally.solve_s or [0.0], [0.5, 0.99]) * 1e3
         values = {
             "utilisation %": f"{100 * result.utilisation:.1f}",
             "leases packed %": f"{100 * tally.packed / max(1, tally.kept + tally.starts):.0f}",
             "most envy of a tier %": f"{100 * tally.envy.max(initial=0.0):.1f}",
+            "moves between regions": str(tally.moves),
+            "egress GB (USD)": f"{tally.egress_bytes / 1e9:.0f} ({tally.egress_usd:.2f})",
             "leases kept %": f"{100 * tally.kept / max(1, tally.kept + tally.starts):.0f}",
             "most jobs at once": str(tally.most_active),
             "rounds": str(tally.rounds),
@@ -102,6 +108,8 @@ def counted(outcomes: Iterable[SimulationOutcome]) -> dict[str, list[str]]:
             "solve p50 / p99, ms": f"{solve_ms[0]:.1f} / {solve_ms[1]:.1f}",
             "rounds per CPU second": f"{tally.rounds / max(tally.cpu_s, 1e-9):.0f}",
         }
+        if not any(each.tally.moves for each in results):
+            del values["moves between regions"], values["egress GB (USD)"]
         for name, value in values.items():
             lines.setdefault(name, []).append(value)
     return lines

@@ -12,6 +12,8 @@ import numpy as np
 
 from gavel.clock import ManualClock
 from gavel.estimator.reconciled import ReconciledThroughputs
+from gavel.mechanism.cluster.configured import in_regions
+from gavel.mechanism.planning.regions import HomeChoice, choose_homes
 from gavel.ports import PolicyRunner
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.envy import Envy, mean_speed
@@ -22,15 +24,23 @@ from gavel.simulator.rows import Rows
 from gavel.simulator.simulation import LEASE_GRACE_S, World
 from gavel.simulator.timed import TimedRunner
 from gavel.simulator.timeline import Timeline
-from gavel.types import FloatArray, Job, RoundRecord, mean_workers_held, worker_s_of
+from gavel.types import FloatArray, Job, RoundRecord, mean_workers_held, plain_type, worker_s_of
 from workloads.traces.job import TraceJob
 
 
 class DrivenWorld:
     """One run. As in LeanWorld, `rounds` goes from round to round. Jobs stay in the store after they have ended."""
 
-    def __init__(self, jobs: Iterable[TraceJob], scenario: Scenario, runner: PolicyRunner) -> None:
+    def __init__(
+        self,
+        jobs: Iterable[TraceJob],
+        scenario: Scenario,
+        runner: PolicyRunner,
+        choose_homes: HomeChoice = choose_homes,
+    ) -> None:
         self._jobs = iter(jobs)
+        if scenario.settings.regions is not None:
+            scenario = replace(scenario, cluster=in_regions(scenario.cluster))
         self._scenario = scenario
         self._types = scenario.cluster.accelerator_types
         self._tiers = sorted(tier.name for tier in scenario.tiers)
@@ -45,6 +55,7 @@ class DrivenWorld:
             scenario.checkpoint_period_s,
             scenario.spread,
             scenario.colocated,
+            checkpoint_bytes=scenario.checkpoint_bytes,
         )
         self._world = World(
             backend,
@@ -55,6 +66,7 @@ class DrivenWorld:
             ReconciledThroughputs(fits_by_rate=True) if scenario.is_estimated else true_rates,
             scenario.outages,
             TimedRunner(runner, self._tally.solve_s),
+            choose_homes,
         )
         self._world.add_tiers(scenario.tiers)
         self._prices = scenario.cluster.mean_price_usd_per_hour()
@@ -117,9 +129,13 @@ class DrivenWorld:
             return max(0, self._open - self._scenario.measure[0])
         return sum(self._world.store.job(job_id).state.is_terminal for job_id in self._world.submitted)
 
+    def jobs(self) -> list[Job]:
+        """Return the jobs that have arrived so far, in that order."""
+        return [self._world.store.job(job_id) for job_id in self._world.submitted]
+
     def result(self) -> SimulationOutcome:
         """Return the outcome so far."""
-        jobs = [self._world.store.job(job_id) for job_id in self._world.submitted]
+        jobs = self.jobs()
         first, last = self._scenario.measure or (0, len(jobs))
         rows, tally = Rows(), self._tally
         for place in range(first, last):
@@ -127,6 +143,9 @@ class DrivenWorld:
         tally.jobs_seen, tally.began_at_s = len(jobs), min((job.submitted_at_s for job in jobs), default=0.0)
         tally.busy_s = self._busy_s(jobs)
         tally.envy = self._envy.by_tier()
+        tally.moves = sum(job.residence.moves for job in jobs)
+        tally.egress_bytes = sum(job.residence.egress_bytes for job in jobs)
+        tally.egress_usd = sum(job.residence.egress_usd for job in jobs)
         offered_s = (tally.ended_at_s - tally.began_at_s) * len(self._scenario.cluster.workers)
         return SimulationOutcome(
             rows=rows,
@@ -146,7 +165,9 @@ class DrivenWorld:
     def _row(self, job: Job) -> JobResult:
         """Return the job's line: the service's own figures, and those that only a simulation has."""
         spec = job.spec
-        rates = [self._scenario.throughput.get((spec.kind, spec.scale_factor, name), 0.0) for name in self._types]
+        rates = [
+            self._scenario.throughput.get((spec.kind, spec.scale_factor, plain_type(name)), 0.0) for name in self._types
+        ]
         cost_s = self._scenario.switch_cost_s.get(spec.kind, self._scenario.switch_cost_s.get("", 0.0))
         return replace(
             row_of(job),

@@ -11,7 +11,7 @@ import numpy as np
 from gavel.errors import SolveFailed
 from gavel.simulator.cluster import Throughput
 from gavel.simulator.report import JobResult
-from gavel.types import SECONDS_PER_HOUR, Cluster, FloatArray
+from gavel.types import SECONDS_PER_HOUR, Cluster, FloatArray, plain_type
 from workloads.traces.job import TraceJob
 
 RHO_LIMIT = 1.05  # above it, a job would have been better off alone on its 1/n share
@@ -153,7 +153,7 @@ def makespan_bound_h(jobs: Sequence[TraceJob], cluster: Cluster, throughput: Thr
     for row, job in enumerate(jobs):
         for column, name in enumerate(types):
             if capacity[name] >= job.spec.scale_factor:
-                rate = throughput.get((job.spec.kind, job.spec.scale_factor, name), 0.0)
+                rate = throughput.get((job.spec.kind, job.spec.scale_factor, plain_type(name)), 0.0)
                 hours[row, column] = rate * SECONDS_PER_HOUR / job.total_steps
     variables, rows = np.arange(n * m), np.repeat(np.arange(n), m)
     ones = sparse.csr_array((np.ones(n * m), (rows, variables)), shape=(n, n * m + 1))

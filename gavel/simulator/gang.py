@@ -41,6 +41,7 @@ class VirtualGang:
     startup_s: float = 0.0
     report_due_s: float = -inf  # when it reports next
     save_asked_s: float = 0.0  # the last checkpoint that was asked for
+    checkpoint_bytes: int | None = None  # of each of its checkpoints, which it reports; None: it does not
 
     @property
     def key(self) -> Gang:
@@ -131,6 +132,7 @@ class VirtualGang:
                 checkpoint=checkpoint,
                 total_steps=self.total_steps if self.launched.total_steps is None else None,
                 startup_s=startup_s,
+                checkpoint_bytes=None if checkpoint is None else self.checkpoint_bytes,
             )
         )
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from gavel.estimator.regions import without_regions
 from gavel.ports import ThroughputEstimate, ThroughputMatrix, ThroughputSource
 from gavel.simulator.packing import Packing
-from gavel.types import AcceleratorType, Job, JobSpec, Measurement, PairRates
+from gavel.types import AcceleratorType, Job, JobSpec, Measurement, PairRates, plain_type
 from workloads.traces.throughputs import PairThroughput
 
 Key = tuple[str, int, tuple[AcceleratorType, ...]]
@@ -36,7 +37,7 @@ class OracleThroughputs:
             kind=spec.kind,
             scale_factor=spec.scale_factor,
             accelerator_type=name,
-            steps_per_s=self.steps_per_s.get((spec.kind, spec.scale_factor, name), 0.0),
+            steps_per_s=self.steps_per_s.get((spec.kind, spec.scale_factor, plain_type(name)), 0.0),
             relative_error=0.0,
             source=ThroughputSource.STATED,
         )
@@ -63,7 +64,10 @@ class OracleThroughputs:
         self, jobs: Sequence[Job], types: Sequence[AcceleratorType], memory_bytes: Sequence[int], *, tries: int = 0
     ) -> PairRates | None:
         """Return the true rates of each pair, 0 for those that do not fit together. None has to be tried."""
-        return Packing(self.colocated, types).rates([job.spec for job in jobs]) if self.colocated else None
+        if not self.colocated:
+            return None
+        names, _, columns = without_regions(types, memory_bytes)
+        return Packing(self.colocated, names).rates([job.spec for job in jobs], np.array(columns, dtype=np.int64))
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Return no estimates: nothing was learned."""

@@ -39,6 +39,7 @@ class Scenario:
     limit, or one of workers that stay. `is_estimated`: throughputs are hidden from the service, which has to measure
     them.
     `outages`: nodes go away and come back; what gangs did there since their last checkpoint is lost.
+    Jobs move between regions if the settings tell these apart; a checkpoint then has `checkpoint_bytes`.
     """
 
     cluster: Cluster
@@ -53,6 +54,7 @@ class Scenario:
     is_estimated: bool = False
     outages: Sequence[NodeOutage] = ()
     checkpoint_period_s: float = inf
+    checkpoint_bytes: int | None = None
 
     @property
     def needs_service(self) -> bool:
@@ -61,7 +63,7 @@ class Scenario:
             tier.accelerator_hours_per_month or tier.budget_usd_per_month or tier.non_preemptible_workers is not None
             for tier in self.tiers
         )
-        is_whole = self.needs_driver or self.is_estimated or bool(self.outages)
+        is_whole = self.needs_driver or self.is_estimated or bool(self.outages) or self.settings.regions is not None
         return is_whole or has_quota or self.settings.minimum_run_s > 0
 
 
@@ -69,7 +71,8 @@ class Scenario:
 class Tally:
     """What a run counts as it goes. Worker seconds are (tiers, types), shared workers counted once; envy is (tiers,).
 
-    `packed`: leases on shared workers. `cpu_s`: CPU seconds. `solve_s`: wall seconds of each solve.
+    `packed`: leases on shared workers. `moves`: of jobs between regions, with what they copied and what that cost.
+    `cpu_s`: CPU seconds. `solve_s`: wall seconds of each solve.
     """
 
     rounds: int = 0
@@ -78,6 +81,9 @@ class Tally:
     starts: int = 0
     kept: int = 0
     packed: int = 0
+    moves: int = 0
+    egress_bytes: int = 0
+    egress_usd: float = 0.0
     jobs_seen: int = 0
     most_active: int = 0
     began_at_s: float = 0.0

@@ -10,7 +10,9 @@ from urllib.parse import parse_qsl
 
 from gavel.errors import InvalidRequest
 from gavel.simulator.outcome import NodeOutage
-from gavel.types import AcceleratorType, Cluster, Node, Tier, Worker
+from gavel.types import AcceleratorType, Cluster, Node, Tier, Worker, plain_type, region_of_type, type_in_region
+from gavel.types.cluster import LOCAL_REGION
+from gavel.types.regions import SEPARATOR
 from workloads.traces import generators
 from workloads.traces import suite as task_suite
 from workloads.traces.history import Surroundings, surroundings
@@ -27,26 +29,33 @@ GENERATORS = ("published", "bursty", "suite")
 def cluster_of(text: str) -> Cluster:
     """Return the cluster of `v100:36,p100:36,k80:36:8`: type, workers, workers per node (default 4).
 
+    With regions, `v100:8@eu,v100:4@us`, each type is that of its region.
+
     Raise InvalidRequest for any other form.
     """
     workers: list[Worker] = []
     for part in text.split(","):
-        name, *numbers = part.strip().split(":")
+        text_of_type, _, region = part.strip().partition("@")
+        name, *numbers = text_of_type.split(":")
         if not name or not 1 <= len(numbers) <= 2 or not all(n.isdigit() and int(n) > 0 for n in numbers):
-            raise InvalidRequest("cluster", f"cannot read {part!r}; write type:workers or type:workers:per-node")
+            form = "write type:workers or type:workers:per-node, and @region after it where there are several"
+            raise InvalidRequest("cluster", f"cannot read {part!r}; {form}")
+        name = type_in_region(name, region) if region else name
         if any(worker.accelerator_type == name for worker in workers):
             raise InvalidRequest("cluster", f"names {name} twice; name each type once")
+        place = name.replace(SEPARATOR, "-")
         count, per_node = int(numbers[0]), int(numbers[1]) if len(numbers) == 2 else PER_NODE
         workers += [
             Worker(
-                id=f"{name}-{index}",
-                node=f"{name}-node-{index // per_node}",
+                id=f"{place}-{index}",
+                node=f"{place}-node-{index // per_node}",
                 accelerator_type=name,
-                price_usd_per_hour=PRICES_USD_PER_HOUR.get(name, 1.0),
+                price_usd_per_hour=PRICES_USD_PER_HOUR.get(plain_type(name), 1.0),
             )
             for index in range(count)
         ]
-    nodes = tuple(Node(name=name) for name in dict.fromkeys(worker.node for worker in workers))
+    regions = {worker.node: region_of_type(worker.accelerator_type) for worker in workers}
+    nodes = tuple(Node(name=name, region=region or LOCAL_REGION) for name, region in regions.items())
     return Cluster(nodes=nodes, workers=tuple(workers))
 
 

@@ -12,7 +12,9 @@ from gavel.config import Settings
 from gavel.mechanism.cluster.reconcile import gang_resources, launch
 from gavel.ports import Clock, Instruction, Snapshot
 from gavel.simulator.cluster import VirtualCluster
-from gavel.types import AcceleratorType, Cluster, Job, JobId, JobState, Lease, Node, Worker
+from gavel.types import AcceleratorType, Cluster, Job, JobId, JobState, Lease, Node, Worker, plain_type, region_of_type
+from gavel.types.cluster import LOCAL_REGION
+from gavel.types.regions import SEPARATOR
 
 SLOWEST_STEPS_PER_S, FASTEST_STEPS_PER_S = 1.0, 10.0
 CPU_CORES, MEMORY_BYTES = 64, 1 << 38  # of a simulated node
@@ -40,15 +42,27 @@ def _drawn_steps_per_s(kind: str, name: AcceleratorType) -> float:
 
 
 def simulated_cluster(settings: Settings) -> Cluster:
-    """Return the cluster of the settings: so many nodes of each accelerator type, named by it and a number."""
-    names = [(kind, f"{kind}-{index}") for kind, count in settings.simulated_nodes.items() for index in range(count)]
+    """Return the cluster of the settings: so many nodes of each accelerator type, named by it and a number.
+
+    A type such as `v100@eu` is that of nodes in a region.
+    """
+    names = [(kind, _node(kind, index)) for kind, count in settings.simulated_nodes.items() for index in range(count)]
     return Cluster(
-        nodes=tuple(Node(name=name, cpu_cores=CPU_CORES, memory_bytes=MEMORY_BYTES) for _, name in names),
+        nodes=tuple(node for _, node in names),
         workers=tuple(
-            Worker(id=f"{name}-{index}", node=name, accelerator_type=kind)
-            for kind, name in names
+            Worker(id=f"{node.name}-{index}", node=node.name, accelerator_type=plain_type(kind))
+            for kind, node in names
             for index in range(settings.simulated_workers_per_node)
         ),
+    )
+
+
+def _node(kind: AcceleratorType, index: int) -> Node:
+    return Node(
+        name=f"{kind.replace(SEPARATOR, '-')}-{index}",
+        region=region_of_type(kind) or LOCAL_REGION,
+        cpu_cores=CPU_CORES,
+        memory_bytes=MEMORY_BYTES,
     )
 
 

@@ -12,6 +12,7 @@ from gavel.errors import InvalidRequest, InvariantViolated
 from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.driver import Driver
+from gavel.mechanism.planning.regions import HomeChoice, choose_homes
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner, ThroughputEstimator
@@ -109,6 +110,7 @@ class World:
         estimator: ThroughputEstimator,
         outages: Sequence[NodeOutage] = (),
         runner: PolicyRunner | None = None,
+        choose_homes: HomeChoice = choose_homes,
     ) -> None:
         self.submitted: list[JobId] = []  # in order of arrival
         self._id_of: dict[str, JobId] = {}  # of jobs that the workload names
@@ -126,6 +128,7 @@ class World:
             clock=self._clock,
             settings=settings,
             choose_profiling=self.profiling,
+            choose_homes=choose_homes,
         )
 
     def add_tiers(self, tiers: Sequence[Tier]) -> None:

@@ -48,6 +48,7 @@ from gavel.types import (
     StartupTimes,
     Tier,
     Usage,
+    in_region,
     in_size,
 )
 from gavel.types.autopilot import AutopilotSetting
@@ -179,7 +180,7 @@ class MemoryStore(JobsInMemory):
                 check_progress(job.id, _progress(stored), _progress(job))
             jobs[job.id] = changed(
                 job,
-                spec=in_size(stored.spec, job.size),
+                spec=in_region(in_size(stored.spec, job.size), job.residence.region),
                 submitted_at_s=stored.submitted_at_s,
                 cancel_requested=stored.cancel_requested,
                 pause_requested=stored.pause_requested,

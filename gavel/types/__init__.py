@@ -19,7 +19,7 @@ from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeS
 from gavel.types.disk import DiskState
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.infeasible import InfeasibleType
-from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone, in_size
+from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone, in_region, in_size
 from gavel.types.metrics import MetricPoint
 from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
 from gavel.types.occupancy import (
@@ -48,6 +48,7 @@ from gavel.types.people import (
 )
 from gavel.types.predictions import Expected, Prediction
 from gavel.types.reasons import EXPLAINED, Reason
+from gavel.types.regions import Residence, plain_type, region_of_type, type_in_region
 from gavel.types.resources import ApplicationResource
 from gavel.types.rounds import (
     EphemeralResource,
@@ -130,6 +131,7 @@ __all__ = [
     "ReplicaSpec",
     "Report",
     "ReportKind",
+    "Residence",
     "RoundPlan",
     "RoundRecord",
     "Scope",
@@ -148,15 +150,19 @@ __all__ = [
     "WorkerId",
     "WrittenCheckpoint",
     "chain_of",
+    "in_region",
     "in_size",
     "largest_lag",
     "mean_workers_held",
     "mean_workers_received",
     "month_of",
     "parts_held",
+    "plain_type",
+    "region_of_type",
     "shares_by_weight",
     "times_of",
     "total_by",
+    "type_in_region",
     "typical_s",
     "worker_s",
     "worker_s_of",

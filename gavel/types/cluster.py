@@ -7,6 +7,8 @@ from enum import StrEnum
 
 AcceleratorType = str
 
+LOCAL_REGION = "local"  # of a node that names none
+
 WorkerId = str
 
 
@@ -20,7 +22,7 @@ class Node:
     name: str
     cpu_cores: int = 0
     memory_bytes: int = 0
-    region: str = "local"
+    region: str = LOCAL_REGION
     problem: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
 

@@ -9,6 +9,7 @@ from gavel.types.cluster import AcceleratorType
 from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
+from gavel.types.regions import AT_HOME_NOWHERE, Residence
 from gavel.types.services import ReplicaSpec, ServiceSpec, ServiceStatus
 
 JobId = str
@@ -76,6 +77,8 @@ class JobSpec:
     scheduler makes and ends (gavel/mechanism/services).
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
     None: as the user chose for all jobs. `cpu_cores` to `node_labels` are what each rank needs (gavel/types/needs.py).
+    A job with `regions` may be in these only. Its data set, `data_bytes` large, is in `data_region`; "": it has none.
+    The scheduler sets `home`, of the regions the one where it runs now (see `Job.residence`).
     An elastic job has `sizes` and a `global_batch`: a step is so many samples at every size, and the scheduler sets
     `scale_factor`, the size in force (see `Job.size`).
     """
@@ -104,6 +107,10 @@ class JobSpec:
     accelerator_types: tuple[str, ...] = ()
     accelerator_memory_bytes: int = 0
     node_labels: Mapping[str, str] = field(default_factory=dict)
+    regions: tuple[str, ...] = ()
+    data_region: str = ""
+    data_bytes: int = 0
+    home: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     throughput_steps_per_s: Mapping[AcceleratorType, float] = field(default_factory=dict)
     priority: int = 0
@@ -129,11 +136,13 @@ class JobSpec:
         """Return what each rank needs of the place where it runs."""
         others = self.memory_bytes or self.accelerator_memory_bytes or self.accelerator_types or self.node_labels
         nodes = self.replica.nodes if self.replica else ()
-        if self.cpu_cores <= 1 and not others and not nodes:
+        regions = (self.home,) if self.home else self.regions
+        if self.cpu_cores <= 1 and not (others or nodes or regions):
             return NO_NEEDS
         labels = tuple(sorted(self.node_labels.items())) if self.node_labels else ()
         cores = max(1, self.cpu_cores)
-        return needs_of(self.accelerator_types, self.accelerator_memory_bytes, labels, cores, self.memory_bytes, nodes)
+        memory = self.accelerator_memory_bytes, self.memory_bytes
+        return needs_of(self.accelerator_types, memory[0], labels, cores, memory[1], nodes, regions)
 
     @property
     def is_elastic(self) -> bool:
@@ -166,6 +175,11 @@ def in_size(spec: JobSpec, size: int | None) -> JobSpec:
     if size is None or not spec.is_elastic or size == spec.scale_factor:
         return spec
     return replace(spec, scale_factor=size)
+
+
+def in_region(spec: JobSpec, region: str) -> JobSpec:
+    """Return the specification with the region where the job runs now; the same object if nothing changes."""
+    return spec if region == spec.home else replace(spec, home=region)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,6 +217,7 @@ class Job:
     report. `work` is 0 for a program that reports no units of work.
     `program_steps` is how many steps the program said it has, where its user did not; `last_step` the step at which it
     ended its training before the last of them, None: it did not.
+    `residence` is in which region it is; `spec.home` says the same.
     `over` says why an interactive session, or a replica, is being ended; empty: it is not.
     `endpoint` is the HOST:PORT of a replica that is ready, `was_ready` that it once was, and `leaving_at_s` when its
     service stopped sending requests there. `serving` and `stable_spec` are of a service: how far it is, and its
@@ -223,6 +238,7 @@ class Job:
     report_sequence: int = 0
     cancel_requested: bool = False
     pause_requested: bool = False
+    residence: Residence = AT_HOME_NOWHERE
     waits_for: tuple[JobId, ...] = ()
     failures: int = 0
     losses: int = 0

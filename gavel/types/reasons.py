@@ -19,6 +19,7 @@ class Reason(StrEnum):
     RETRYING = "Retrying"
     LOST = "Lost"
     PAUSED = "Paused"
+    MOVING = "Moving"
     WAITING_FOR_JOBS = "WaitingForJobs"
     QUOTA_EXCEEDED = "QuotaExceeded"
     EXCEEDS_MAX_QUOTA = "ExceedsMaxQuota"
@@ -98,6 +99,10 @@ EXPLAINED: Mapping[Reason, Explained] = {
         "Wait. The job starts again from its last checkpoint.",
     ),
     Reason.PAUSED: Explained("The job is paused.", "Run `gavel job resume JOB`."),
+    Reason.MOVING: Explained(
+        "The checkpoint and the data of the job are copied to another region, where it goes on.",
+        "Wait until they are there. `--region` keeps a job in the regions that it names.",
+    ),
     Reason.WAITING_FOR_JOBS: Explained(
         "The job starts after other jobs that have not completed yet.", "Wait until those jobs have completed."
     ),

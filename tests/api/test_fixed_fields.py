@@ -58,6 +58,9 @@ OTHER: dict[str, Any] = {
     "accelerator_types": ["fast"],
     "accelerator_memory_bytes": 5,
     "node_labels": {"disk": "nvme"},
+    "regions": ["local"],
+    "data_region": "local",
+    "data_bytes": 5,
 }
 OF_SERVICE = (*NUMBERS, "rate", "new_version")  # of a patch: what may change of its `service`
 EDITABLE: dict[str, Any] = {"weight": 2.0, "priority": -1, "labels": {"a": "b"}}

@@ -99,3 +99,15 @@ def test_a_scheduler_that_starts_again_finds_its_gangs(tmp_path: Path) -> None:
     jobs = [store.job(each.job.id) for each in made]
     assert [(job.state, job.steps_done, job.losses) for job in jobs] == [(JobState.COMPLETED, 150, 0)] * 8
     store.close()
+
+
+def test_nodes_may_be_in_regions() -> None:
+    cluster = simulated_cluster(
+        SETTINGS.model_copy(update={"simulated_nodes": {"fast@eu": 1, "fast@us": 1, "slow": 1}})
+    )
+    assert [(node.name, node.region) for node in cluster.nodes] == [
+        ("fast-eu-0", "eu"),
+        ("fast-us-0", "us"),
+        ("slow-0", "local"),
+    ]
+    assert cluster.capacity_workers() == {"fast": 4, "slow": 2}

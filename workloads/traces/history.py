@@ -33,6 +33,9 @@ COPIED = (
     "accelerator_types",
     "accelerator_memory_bytes",
     "node_labels",
+    "regions",
+    "data_region",
+    "data_bytes",
     "max_retries",
 )
 """Fields of a job that a line has under the same name and with the same value."""
@@ -163,6 +166,9 @@ def _job(line_number: int, line: str) -> TraceJob | None:
             str(row.get("accelerator_memory_bytes", 0)), "accelerator_memory_bytes", least=0
         ),
         node_labels={str(key): str(value) for key, value in dict(row.get("node_labels", {})).items()},
+        regions=tuple(str(each) for each in row.get("regions", ())),
+        data_region=str(row.get("data_region", "")),
+        data_bytes=whole(str(row.get("data_bytes", 0)), "data_bytes", least=0),
         max_retries=whole(str(row.get("max_retries", 0)), "max_retries", least=0),
         after=tuple(str(each) for each in row.get("after", ())),
         deadline_at_s=None if deadline is None else number(str(deadline), "deadline_at_s", least=-1e12),

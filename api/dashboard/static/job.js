@@ -157,6 +157,14 @@ function sessionOf(job) {
   };
 }
 
+function regionOf(job) {
+  const own = job.residence;
+  if (!own) return "";
+  const cost = own.egress_usd ? ` for ${own.egress_usd.toFixed(2)} USD` : "";
+  const moves = own.moves ? ` Its ${own.moves} ${own.moves === 1 ? "move" : "moves"} copied ${bytes(own.egress_bytes)}${cost}.` : "";
+  return `${own.region}. ${own.why}${moves}`;
+}
+
 function startupOf(job) {
   const durations = [["", job.startup_s], ["restore ", job.restore_s]];
   return durations.filter(([, seconds]) => seconds !== null).map(([name, seconds]) => `${name}${seconds.toFixed(1)} s`).join(", ");
@@ -204,7 +212,10 @@ function showFacts(job) {
       job.accelerator_types.join(", "),
       job.accelerator_memory_bytes ? `accelerators with ${bytes(job.accelerator_memory_bytes)} of memory` : "",
       pairs(job.node_labels, ([key, value]) => `${key}=${value}`),
+      job.regions.length ? `regions ${job.regions.join(", ")}` : "",
     ].filter(Boolean).join("; "),
+    "Data set": job.data_region ? `${bytes(job.data_bytes)} in ${job.data_region}` : "",
+    Region: regionOf(job),
     "Weight, priority": `${job.weight}, ${job.priority}`,
     Preemptible: job.preemptible ? "yes" : "no",
     ...sessionOf(job),

@@ -25,7 +25,7 @@ from gavel.backends.nodes.transfers import Transfers, is_url, store
 from gavel.backends.reports import ReportReader
 from gavel.backends.utilization import read_new_samples
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Worker
+from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind, Worker, plain_type
 
 LOG_BYTES_PER_ANSWER = 1 << 16
 REPORTS_PER_ANSWER = 256
@@ -374,7 +374,7 @@ def _sync_of(launch: ShardLaunch, places: Places, transfers: Transfers) -> Outpu
 
 
 def _accelerator(worker: str, node: str, instruction: LaunchGang, slot: Slot | None) -> LocalAccelerator:
-    seen = Worker(id=worker, node=node, accelerator_type=instruction.accelerator_type)
+    seen = Worker(id=worker, node=node, accelerator_type=plain_type(instruction.accelerator_type))
     return LocalAccelerator(worker=seen, cpus=slot.cpus if slot else (), env=environment_of(slot) if slot else {})
 
 

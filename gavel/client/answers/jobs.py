@@ -47,6 +47,7 @@ Reason = Literal[
     "Retrying",
     "Lost",
     "Paused",
+    "Moving",
     "WaitingForJobs",
     "QuotaExceeded",
     "ExceedsMaxQuota",
@@ -70,6 +71,18 @@ Reason = Literal[
     "DependencyFailed",
 ]
 """Why a job is in its state, or why it was refused."""
+
+
+class Residence(TypedDict):
+    """The region of a job, and what its moves have cost."""
+
+    region: str
+    why: str  # Why it is there and not elsewhere.
+    moved_from: str  # The region of its last move; empty: it has not moved.
+    arrives_at_s: float | None  # When all has been copied there; null: all is there.
+    moves: int
+    egress_bytes: int  # What all its moves have copied out of regions.
+    egress_usd: float
 
 
 class Check(TypedDict):
@@ -161,6 +174,9 @@ class Job(TypedDict):
     accelerator_types: list[str]
     accelerator_memory_bytes: int  # Memory that each accelerator must have; 0: any.
     node_labels: dict[str, str]  # Labels that each node of the gang must have.
+    regions: list[str]  # Regions that it may be in. Empty: any.
+    data_region: str  # Region where its data set is; empty: it has none that counts.
+    data_bytes: int  # Size of that data set.
     id: str
     name: str
     kind: str
@@ -176,24 +192,25 @@ class Job(TypedDict):
     # its workers. * `Running`: The gang of the job runs. * `Profiling`: The job is measured on an accelerator type on
     # which nobody knows its speed. * `Preempted`: The lease of the job has ended, and the job waits for a later round.
     # * `Retrying`: The program of the job failed and is started again. * `Lost`: The gang of the job was lost, for
-    # example because its node failed. * `Paused`: The job is paused. * `WaitingForJobs`: The job starts after other
-    # jobs that have not completed yet. * `QuotaExceeded`: The tier of the job has used its accelerator hours or its
-    # budget of this month. * `ExceedsMaxQuota`: The job needs more accelerator hours than its tier has in a whole
-    # month. * `LowDisk`: The service has too little free disk to start another gang; those that run go on. *
-    # `DiskBudgetExceeded`: The jobs of the user fill more disk than they may, so that no other one starts. *
-    # `NonPreemptibleLimit`: Jobs that may not be preempted hold as many workers as the tier allows them, or as caps and
-    # guarantees leave. * `Serving`: The job is a service: its replicas run, not the job itself. * `Spread`: The replica
-    # may not be where another replica of its service is, and no other node can have it now. * `TooManyJobs`: The user
-    # or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No accelerator type has as many
-    # workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone, or no node has what its gang
-    # needs: accelerators, labels, cores and memory. * `Cancelling`: The job was cancelled and ends when its gang has
-    # stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. * `ProgramFailed`:
-    # The program of the job ended with an error. * `ProgramNotStarted`: The program of the job could not be started. *
-    # `StepsMissing`: The program of the job ended without an error before all steps were done. * `NoProgress`: The
-    # leases of the job end before it has saved a checkpoint, and none can be longer; or its program runs without
-    # reporting a step. * `DoesNotFit`: The job does not fit the accelerator type that it ran on; if it fits no other,
-    # it has failed. * `LostTooOften`: Gangs of the job were lost several times in a row, without a new checkpoint in
-    # between. * `DependencyFailed`: A job that had to complete first has failed or was cancelled.
+    # example because its node failed. * `Paused`: The job is paused. * `Moving`: The checkpoint and the data of the job
+    # are copied to another region, where it goes on. * `WaitingForJobs`: The job starts after other jobs that have not
+    # completed yet. * `QuotaExceeded`: The tier of the job has used its accelerator hours or its budget of this month.
+    # * `ExceedsMaxQuota`: The job needs more accelerator hours than its tier has in a whole month. * `LowDisk`: The
+    # service has too little free disk to start another gang; those that run go on. * `DiskBudgetExceeded`: The jobs of
+    # the user fill more disk than they may, so that no other one starts. * `NonPreemptibleLimit`: Jobs that may not be
+    # preempted hold as many workers as the tier allows them, or as caps and guarantees leave. * `Serving`: The job is a
+    # service: its replicas run, not the job itself. * `Spread`: The replica may not be where another replica of its
+    # service is, and no other node can have it now. * `TooManyJobs`: The user or the tier has as many unfinished jobs
+    # as it may have. * `NoMatchingType`: No accelerator type has as many workers as the gang of the job needs. *
+    # `Misconfigured`: The tier of the job is gone, or no node has what its gang needs: accelerators, labels, cores and
+    # memory. * `Cancelling`: The job was cancelled and ends when its gang has stopped. * `Cancelled`: The job was
+    # cancelled. * `Completed`: The job has done all its steps. * `ProgramFailed`: The program of the job ended with an
+    # error. * `ProgramNotStarted`: The program of the job could not be started. * `StepsMissing`: The program of the
+    # job ended without an error before all steps were done. * `NoProgress`: The leases of the job end before it has
+    # saved a checkpoint, and none can be longer; or its program runs without reporting a step. * `DoesNotFit`: The job
+    # does not fit the accelerator type that it ran on; if it fits no other, it has failed. * `LostTooOften`: Gangs of
+    # the job were lost several times in a row, without a new checkpoint in between. * `DependencyFailed`: A job that
+    # had to complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
     fix: str  # What helps, with the commands for it; empty: nothing needs to be done.
@@ -249,6 +266,7 @@ class Job(TypedDict):
     notify: list[str] | None  # Of what its user is notified; null: as the user chose for all jobs.
     resubmit_of: str | None  # The job that was submitted again as this one.
     from_checkpoint: str  # The checkpoint it began with, JOB/NAME; empty: it began at step 0.
+    residence: Residence | None  # Its region; null where regions are not told apart.
     deadline: Deadline | None  # Whether the deadline will be met, as things stand.
 
 

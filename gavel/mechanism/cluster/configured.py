@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from gavel.config import Settings
 from gavel.mechanism.cluster.prices import priced
-from gavel.types import AcceleratorType, Cluster
+from gavel.types import AcceleratorType, Cluster, type_in_region
 
 
 def as_configured(
@@ -35,10 +35,26 @@ def as_configured(
 
 
 def by_settings(cluster: Cluster, settings: Settings) -> Cluster:
-    """Return the cluster with what the operator states of it: labels, memory of accelerators, prices."""
+    """Return the cluster with what the operator states of it: labels, memory of accelerators, prices, regions."""
     stated = as_configured(
         cluster,
         node_labels=settings.node_labels,
         accelerator_memory_bytes=settings.accelerator_memory_bytes,
     )
-    return priced(stated, settings.prices_usd_per_hour)
+    stated = priced(stated, settings.prices_usd_per_hour)
+    return stated if settings.regions is None else in_regions(stated)
+
+
+def in_regions(cluster: Cluster) -> Cluster:
+    """Return the cluster in which each accelerator type is that of one region: `v100@eu`."""
+    region_of = {node.name: node.region for node in cluster.nodes}
+    workers = (
+        replace(worker, accelerator_type=type_in_region(worker.accelerator_type, region_of[worker.node]))
+        for worker in cluster.workers
+    )
+    return replace(cluster, workers=tuple(workers))
+
+
+def regions_of(cluster: Cluster) -> tuple[str, ...]:
+    """Return the regions of the nodes, sorted."""
+    return tuple(sorted({node.region for node in cluster.nodes}))

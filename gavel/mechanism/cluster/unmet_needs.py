@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from gavel.mechanism.cluster.configured import regions_of
 from gavel.mechanism.cluster.feasibility import Feasibility
-from gavel.types import EXCLUDED, JobSpec, Needs
+from gavel.types import EXCLUDED, JobSpec, Needs, plain_type
 
 NAMES_MAX = 8  # in one sentence
 
@@ -80,6 +81,13 @@ def _stated(needs: Needs) -> Iterator[_Stated]:
         would_do=_other_labels,
     )
     yield _Stated(
+        field="regions",
+        is_stated=bool(needs.regions),
+        wanted=f"it may be in {', '.join(needs.regions)} only",
+        without=lambda each: replace(each, regions=()),
+        would_do=_other_regions,
+    )
+    yield _Stated(
         field="cpu_cores",
         is_stated=needs.cpu_cores > 1,
         wanted=f"each rank needs {needs.cpu_cores} CPU cores",
@@ -118,6 +126,12 @@ def _other_labels(spec: JobSpec, feasibility: Feasibility) -> str:
     return f"Nodes have the labels {', '.join(keys[:NAMES_MAX])}." if keys else "No node has a label."
 
 
+def _other_regions(spec: JobSpec, feasibility: Feasibility) -> str:
+    regions = regions_of(feasibility.cluster)
+    there = [each for each in regions if _fits(spec, replace(spec.needs, regions=(each,)), feasibility)]
+    return f"It could run in {', '.join(there[:NAMES_MAX])}."
+
+
 def _fewer_cores(spec: JobSpec, feasibility: Feasibility) -> str:
     most = _most(spec.cpu_cores - 1, lambda cores: _fits(spec, replace(spec.needs, cpu_cores=cores), feasibility))
     return f"At most {most} would do."
@@ -142,4 +156,5 @@ def _most(highest: int, fits: Callable[[int], bool], *, least: int = 1) -> int:
 def unknown_type(spec: JobSpec, feasibility: Feasibility) -> str:
     """Return the first accelerator type that the job names and the cluster does not have; "" if it has all."""
     names = (name.removeprefix(EXCLUDED) for name in spec.accelerator_types)
-    return next((name for name in names if name not in feasibility.workers), "")
+    there = {*feasibility.types, *map(plain_type, feasibility.types)}
+    return next((name for name in names if name not in there), "")

@@ -1,4 +1,4 @@
-"""Jobs that wait for something other than capacity: for their user, for other jobs, for a new month of their tier."""
+"""Jobs that wait for something other than capacity: their user, other jobs, a new month of their tier, copies."""
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -18,7 +18,7 @@ def held(
     jobs: Iterable[Job], *, tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], now_s: float
 ) -> dict[JobId, tuple[Reason, str]]:
     """Return the jobs that no round may serve now, with reason and message; a tier's limit holds the tiers below it."""
-    return _held(jobs, spent_tiers(tiers, usage, now_s))
+    return _held(jobs, spent_tiers(tiers, usage, now_s), now_s)
 
 
 def held_of(
@@ -26,7 +26,7 @@ def held_of(
 ) -> dict[JobId, tuple[Reason, str]]:
     """Return what `held` does for the jobs of the index; all of them are looked at only while a tier is out."""
     spent = spent_tiers(tiers, usage, now_s)
-    return _held((index.jobs if spent else index.conditional).values(), spent)
+    return _held((index.jobs if spent else index.conditional).values(), spent, now_s)
 
 
 def spent_tiers(tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage], now_s: float) -> dict[str, str]:
@@ -35,13 +35,13 @@ def spent_tiers(tiers: Mapping[str, Tier], usage: Mapping[tuple[str, str], Usage
     return {name: message for name in tiers if (message := _spent(name, tiers, usage, month))}
 
 
-def is_held(job: Job, spent: Mapping[str, str]) -> bool:
+def is_held(job: Job, spent: Mapping[str, str], now_s: float) -> bool:
     """Return whether no round may serve the job now; `spent` as of `spent_tiers`."""
-    return _hold(job, spent) is not None
+    return _hold(job, spent, now_s) is not None
 
 
-def _held(jobs: Iterable[Job], spent: Mapping[str, str]) -> dict[JobId, tuple[Reason, str]]:
-    return {job.id: why for job in jobs if (why := _hold(job, spent)) is not None}
+def _held(jobs: Iterable[Job], spent: Mapping[str, str], now_s: float) -> dict[JobId, tuple[Reason, str]]:
+    return {job.id: why for job in jobs if (why := _hold(job, spent, now_s)) is not None}
 
 
 def release(job: Job, states: Mapping[JobId, JobState], now_s: float) -> tuple[Job, JobEvent | None]:
@@ -77,7 +77,7 @@ def month_too_short(tier: Tier, steps: int, scale_factor: int, steps_per_s: floa
     )
 
 
-def _hold(job: Job, spent: Mapping[str, str]) -> tuple[Reason, str] | None:
+def _hold(job: Job, spent: Mapping[str, str], now_s: float) -> tuple[Reason, str] | None:
     if job.pause_requested:
         is_service = job.spec.service is not None
         return Reason.PAUSED, "The service is paused." if is_service else f"The job is paused at {job.position}."
@@ -89,6 +89,8 @@ def _hold(job: Job, spent: Mapping[str, str]) -> tuple[Reason, str] | None:
         )
     if job.spec.service is not None:
         return Reason.SERVING, serving_sentence(job)
+    if job.residence.arrives_at_s > now_s:
+        return Reason.MOVING, job.residence.why
     if job.spec.tier in spent and not (job.spec.is_interactive and job.state is JobState.LEASED):  # it has its own end
         return Reason.QUOTA_EXCEEDED, spent[job.spec.tier]
     return None

@@ -21,7 +21,7 @@ class JobIndex:
     def __init__(self, jobs: Mapping[JobId, Job] | None = None) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.leased: dict[JobId, Job] = {}
-        self.conditional: dict[JobId, Job] = {}  # services; paused, cancelled, over, waiting for jobs, lost, stalled
+        self.conditional: dict[JobId, Job] = {}  # services; paused, cancelled, over, waiting, lost, stalled, moved
         self.non_preemptible: dict[JobId, Job] = {}
         self.services: dict[JobId, Job] = {}
         self.replicas: dict[JobId, Job] = {}
@@ -123,7 +123,14 @@ def is_schedulable(job: Job, now_s: float) -> bool:
 def is_conditional(job: Job) -> bool:
     """Return True for a job that has more to say than that it waits or runs: a hold, a request, an unlucky past."""
     has_request = job.cancel_requested or job.pause_requested or job.over
-    return bool(job.spec.service or has_request or job.waits_for or job.retry_at_s > 0 or job.no_progress)
+    return bool(
+        job.spec.service
+        or has_request
+        or job.waits_for
+        or job.retry_at_s > 0
+        or job.no_progress
+        or job.residence.arrives_at_s > 0
+    )
 
 
 def _keep(subset: dict[JobId, Job], job: Job, belongs: bool) -> None:

@@ -18,6 +18,7 @@ from gavel.types import (
     Measurement,
     Report,
     ReportKind,
+    plain_type,
 )
 from gavel.types.copying import changed
 
@@ -53,13 +54,13 @@ def _measurement(job: Job, gang: GangSeen, layout: Layout, partner: str | None, 
         user=job.spec.user,
         kind=job.spec.kind,
         scale_factor=job.spec.scale_factor,
-        accelerator_type=gang.accelerator_type,
+        accelerator_type=plain_type(gang.accelerator_type),
         steps=mean_steps(job, report),
         seconds=report.seconds,
         partner=partner,
         placement="spread" if _is_spread(gang, layout) else "consolidated",
         is_representative=report.is_representative,
-        stated_steps_per_s=job.spec.throughput_steps_per_s.get(gang.accelerator_type),
+        stated_steps_per_s=job.spec.throughput_steps_per_s.get(plain_type(gang.accelerator_type)),
         accelerator_memory_bytes=report.accelerator_memory_bytes,
     )
 

@@ -38,6 +38,7 @@ from gavel.types import (
     JobState,
     Reason,
     WorkerId,
+    plain_type,
 )
 from gavel.types.copying import changed
 
@@ -211,7 +212,7 @@ class _JobUpdates:
             user=job.spec.user,
             kind=job.spec.kind,
             scale_factor=job.spec.scale_factor,
-            accelerator_type=gang.accelerator_type,
+            accelerator_type=plain_type(gang.accelerator_type),
             evidence=evidence,
             job_id=job.id,
             at_s=end.at_s,

@@ -31,4 +31,4 @@ class Served:
         """Return whether a round could serve the job."""
         if job.submitted_at_s >= self._now_s or job.spec.scale_factor > self._largest:
             return False
-        return is_schedulable(job, self._now_s) and not admission_holds.is_held(job, self._spent)
+        return is_schedulable(job, self._now_s) and not admission_holds.is_held(job, self._spent, self._now_s)

@@ -1,0 +1,29 @@
+"""Metrics of moves between regions."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+
+from prometheus_client.core import GaugeMetricFamily
+
+from gavel.types import Job
+
+
+def region_metrics(jobs: Iterable[Job]) -> Iterator[GaugeMetricFamily]:
+    """Yield what unfinished jobs have copied out of regions, what that cost, and how many are in each region."""
+    there, egress_bytes, egress_usd = (defaultdict[str, float](float) for _ in range(3))
+    for job in jobs:
+        if job.residence.region:
+            there[job.residence.region] += 1
+            egress_bytes[job.spec.tier] += job.residence.egress_bytes
+            egress_usd[job.spec.tier] += job.residence.egress_usd
+    yield _family("gavel_region_jobs", "Unfinished jobs by the region where they run.", "region", there)
+    text = "What moves of unfinished jobs have copied out of regions, by tier."
+    yield _family("gavel_egress_bytes", text, "tier", egress_bytes)
+    yield _family("gavel_egress_usd", "What these copies cost, at the prices of the settings.", "tier", egress_usd)
+
+
+def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=(label,))
+    for key, value in values.items():
+        family.add_metric((key,), value)
+    return family

@@ -1,0 +1,45 @@
+"""Regions: where the state and the data of a job are, and how the accelerator types of a region are named."""
+
+from dataclasses import dataclass
+
+from gavel.types.cluster import AcceleratorType
+
+SEPARATOR = "@"  # between an accelerator type and its region; no name of a type or region has it
+NOWHERE = ""  # the region of no node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residence:
+    """In which region a job is at home, and what its moves have cost.
+
+    `region` is where its checkpoints are, and where it runs; "": none was chosen yet. `copies` are the regions that
+    have its data set. It runs there from `arrives_at_s` on, once all that it needs has been copied from `moved_from`.
+    `why` says why it is there and not elsewhere. `egress_bytes` and `egress_usd` are those of all its moves.
+    """
+
+    region: str = ""
+    copies: tuple[str, ...] = ()
+    moved_from: str = ""
+    arrives_at_s: float = 0.0
+    moves: int = 0
+    egress_bytes: int = 0
+    egress_usd: float = 0.0
+    why: str = ""
+
+
+AT_HOME_NOWHERE = Residence()
+
+
+def type_in_region(name: AcceleratorType, region: str) -> AcceleratorType:
+    """Return how the accelerator type of one region is named: `v100@eu`. A name that has its region stays as it is."""
+    return name if SEPARATOR in name else f"{name}{SEPARATOR}{region}"
+
+
+def plain_type(name: AcceleratorType) -> AcceleratorType:
+    """Return the accelerator type without its region: what decides how fast a job runs there."""
+    return name.partition(SEPARATOR)[0]
+
+
+def region_of_type(name: AcceleratorType) -> str:
+    """Return the region that the accelerator type names; "" if it names none."""
+    return name.partition(SEPARATOR)[2]
