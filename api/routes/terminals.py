@@ -17,7 +17,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 async def attach(websocket: WebSocket, job_id: JobIdPath) -> None:
     """Carry the messages of a running job's terminal (gavel_runtime/terminal_frames.py), in binary messages.
 
-    Refused as a request is, by a problem document: 401, 404, 409 (it does not run, it has no terminal), 429.
+    Refused as a request is, by a problem document: 401, 404 (no job, or no terminal of it), 409 (it does not run), 429.
     """
     await carried(websocket, job_id, _terminal)
 

@@ -11,7 +11,7 @@ from gavel.backends import machine
 from gavel.backends.gang_files import job_files
 from gavel.backends.gang_records import SPOILT
 from gavel.backends.job_ports import connected
-from gavel.errors import Conflict
+from gavel.errors import Conflict, NotFound
 from gavel.types import JobId
 from gavel_runtime.terminal_frames import KEY, frame
 
@@ -24,14 +24,14 @@ NO_TERMINAL = (
 
 
 def attached(state_dir: Path, job_id: JobId, generation: int) -> socket.socket:
-    """Return a connection to the terminal of a job whose gang runs here. Raises Conflict with a sentence without one.
+    """Return a connection to the terminal of a job whose gang runs here. Raises NotFound without one, and Conflict.
 
     The messages on it are those of `gavel_runtime.terminal_frames`; the key is sent already.
     """
     home = state_dir / "gangs" / job_id / str(generation)
     port = (machine.read_object(job_files(home) / FILE) or {}).get("port")
     if type(port) is not int or not 1 <= port <= PORT_MAX:
-        raise Conflict(NO_TERMINAL)
+        raise NotFound(NO_TERMINAL)
     connection = connected(state_dir, job_id, generation, port)
     try:
         connection.sendall(frame(KEY, _key(home)))

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from http import HTTPStatus
 from typing import TYPE_CHECKING
 
 import typer
@@ -23,6 +24,10 @@ LOST = 255  # exit code, as that of ssh
 TYPED_BYTES = 1 << 12
 
 
+class NoTerminal(Exception):
+    """The job runs without a terminal: it has none, or none yet."""
+
+
 @dataclass(frozen=True, slots=True)
 class End:
     """Why nobody is attached any more: the exit code of the command, and a sentence for people, if there is one."""
@@ -35,7 +40,7 @@ def attach(connection: Connection, job_id: str) -> int:
     """Attach this terminal until the shell ends or Ctrl-] is typed; return the exit code of the command.
 
     That is the exit status of the shell, 0 for one who leaves, 255 where the connection was lost. End the command if
-    this is no terminal, or the service refuses.
+    this is no terminal, or the service refuses. Raises NoTerminal.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         fail("attach needs a terminal here, for its keys and its window")
@@ -59,7 +64,10 @@ async def _attached(connection: Connection, job_id: str) -> End:
             with _raw(sys.stdin.fileno()):
                 return await _until_end(there, job_id)
     except InvalidStatus as refused:
-        fail(detail_of(bytes(refused.response.body or b"")))
+        detail = detail_of(bytes(refused.response.body or b""))
+        if refused.response.status_code == HTTPStatus.NOT_FOUND:
+            raise NoTerminal(detail) from None
+        fail(detail)
     except (InvalidHandshake, OSError) as error:
         fail(f"the service cannot be reached now: {error}")
 

@@ -1,4 +1,4 @@
-"""What is shown of a job's start-up and of its checkpoints: how large, how long, how often, and why so often."""
+"""What is shown of a start-up and of checkpoints: how large, how long, how often, and what that follows from."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ def measured_rows(each: Job, written: Sequence[WrittenCheckpoint] = ()) -> list[
     return [
         ("start-up", _startup(each)),
         ("checkpoints", _checkpoints(each)),
-        ("why so often", why_so_often(each)),
+        ("checkpoint interval", reason_of_interval(each)),
         ("last checkpoints", "\n".join(map(_written, written))),
     ]
 
@@ -44,14 +44,14 @@ def _checkpoints(each: Job) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def why_so_often(each: Job) -> str:
+def reason_of_interval(each: Job) -> str:
     """Return what the seconds from one checkpoint to the next follow from; "" where nobody knows."""
     cost_s, until_lost_s = each["checkpoint_cost_s"], each["time_to_loss_s"]
     if cost_s is None:
         return ""
     costs = f"the training stands still for {cost_s:.2g} s for one"
     if until_lost_s is None:
-        return f"its program states it; {costs}"
+        return f"stated by its program; {costs}"
     return f"{costs}, and a gang of its size is lost every {until_lost_s / 3600:.3g} h"
 
 

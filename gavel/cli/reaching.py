@@ -6,7 +6,7 @@ import time
 import typer
 
 from gavel.cli import show
-from gavel.cli.attach import attach
+from gavel.cli.attach import NoTerminal, attach
 from gavel.cli.connection import fail, used_connection
 from gavel.cli.following import INTERRUPTED
 from gavel.cli.port_forward import forward, ports_of
@@ -17,7 +17,7 @@ RUNNING_STATES = ("RUNNING", "PROFILING")
 JUPYTER_TOKEN = re.compile(r"[?&]token=([0-9a-f]{16,})")
 JUPYTER_LIMIT_S = 120.0  # for JupyterLab to say its token
 TERMINAL = "terminal"  # in place of a port
-TERMINAL_SAYS = "reaches this terminal"  # gavel_runtime.terminal, once it is there
+TERMINAL_LIMIT_S = 900.0  # for a job that runs to make its environment, and its terminal
 
 
 def reach(client: Client, job: Job, ports: str) -> None:
@@ -45,10 +45,15 @@ def _attach(client: Client, job: Job) -> int:
     typer.echo(f"submitted {job['id']}; `gavel job cancel {job['id']}` ends it", err=True)
     try:
         _wait_until_it_runs(client, job["id"])
-        while TERMINAL_SAYS not in client.logs(job["id"])[0]:
-            _wait_until_it_runs(client, job["id"])  # ends the command if the job has ended
+        give_up_at_s = time.monotonic() + TERMINAL_LIMIT_S
+        while True:
+            try:
+                return attach(used_connection(), job["id"])
+            except NoTerminal as why:
+                if time.monotonic() > give_up_at_s:
+                    fail(str(why))
             time.sleep(POLL_S)
-        return attach(used_connection(), job["id"])
+            _wait_until_it_runs(client, job["id"])  # ends the command if the job has ended
     except KeyboardInterrupt:
         return INTERRUPTED
 

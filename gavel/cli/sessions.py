@@ -7,8 +7,9 @@ import typer
 from typer.core import TyperGroup
 
 from gavel.cli import show
+from gavel.cli.attach import NoTerminal
 from gavel.cli.attach import attach as attached
-from gavel.cli.connection import Json, app, connect, used_connection
+from gavel.cli.connection import Json, app, connect, fail, used_connection
 from gavel.cli.jobs import job_commands
 from gavel.cli.port_forward import forward, ports_of
 from gavel.cli.reaching import TERMINAL
@@ -78,7 +79,10 @@ def attach(job_id: JobId) -> None:
     """
     with connect() as client:
         job = client.job(job_id)
-    raise typer.Exit(attached(used_connection(), job["id"]))
+    try:
+        raise typer.Exit(attached(used_connection(), job["id"]))
+    except NoTerminal as why:
+        fail(str(why))
 
 
 @app.command("port-forward")

@@ -33,7 +33,7 @@ ATTACHED_MAX = 8
 STRANGERS_MAX = 64  # connections that have not shown the key
 KEY_LIMIT_S = 5.0
 STALL_S = 10.0  # one who takes nothing for so long is left behind, and can attach again
-LAST_OUTPUT_S = 0.5  # after the shell's end: programs that it leaves may hold the terminal
+LAST_OUTPUT_S = 3.0  # to pass on what the shell printed last; programs that it leaves may hold the terminal for ever
 FULL_S = 0.01  # until the terminal may take more of what was typed
 IGNORED = (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGTERM, signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores, or a service that was started in the background of a script: not in a terminal."""

@@ -62,7 +62,7 @@ def test_only_a_token_of_its_user_or_an_operator_attaches(service: Service) -> N
 def test_a_job_without_a_terminal_or_that_does_not_run_is_refused_with_what_to_do(service: Service) -> None:
     job_id, token = a_running_job(service)
     status, body = refused(service, job_id, token)
-    assert (status, "gavel interactive --shell" in body) == (409, True)
+    assert (status, "gavel interactive --shell" in body) == (404, True)
     service.change(changed(service.store.job(job_id), state=JobState.QUEUED))
     status, body = refused(service, job_id, token)
     assert (status, "does not run" in body) == (409, True)

@@ -155,6 +155,13 @@ def let_go(health: Health) -> None:
     health._reserved.close()
 
 
+def stop_asking(health: Health) -> None:
+    """Close the connections of questions that have no answer yet, as the end of a supervisor does."""
+    for each in (health._readiness, health._liveness, health._load):
+        if asked := getattr(each, "_probe", None) or getattr(each, "_reading", None):
+            asked._socket.close()
+
+
 def test_replicas_get_ports_of_their_own_which_their_programs_learn(tmp_path: Path) -> None:
     launches = [a_launch(), a_launch()]
     checks = [Health(launch, str(tmp_path)) for launch in launches]
@@ -183,6 +190,7 @@ def test_liveness_is_asked_once_it_was_ready_and_the_file_says_what_is(server: S
     server.answer = b"HTTP/1.1 500 x\r\n\r\n"
     assert wait_until(lambda: written(is_ready=False) and bool(health.problem), LIMIT_S)
     assert health.problem == "its liveness check failed 2 times in a row: status 500"
+    stop_asking(health)
 
 
 def metrics(requests: object, queue: object = 0) -> bytes:
@@ -285,6 +293,7 @@ def test_a_replica_is_asked_for_its_load_once_it_is_ready(server: Server, tmp_pa
     assert not any(b"/metrics" in each for each in server.asked)
     server.answer = metrics(3)
     assert wait_until(lambda: health.look() is None and any(b"/metrics" in each for each in server.asked), LIMIT_S)  # type: ignore[func-returns-value]
+    stop_asking(health)
 
 
 def test_only_the_node_of_rank_0_checks(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from gavel.backends import machine
 from gavel.backends.job_terminal import attached
-from gavel.errors import Conflict
+from gavel.errors import Conflict, NotFound
 from gavel_runtime import terminal
 from gavel_runtime.terminal_frames import (
     EXIT,
@@ -135,7 +135,7 @@ def test_all_who_are_attached_see_the_same_and_the_window_is_that_of_the_last(tm
 
 def test_ctrl_c_interrupts_what_runs_in_the_shell(tmp_path: Path) -> None:
     with a_terminal(tmp_path), one_attached(tmp_path) as one:
-        one.types("echo begun; sleep 600\n")
+        one.types("sh -c 'echo begun; exec sleep 600'\n")  # what is interrupted says so: it is in the foreground then
         one.sees("[\r\n]begun")
         one.types("\x03")
         one.sees(r"\^C[^$]*\$ ")
@@ -238,7 +238,7 @@ def a_list(home: Path) -> None:
 def test_a_job_that_names_no_port_has_no_terminal(tmp_path: Path, spoil: Callable[[Path], None]) -> None:
     with a_terminal(tmp_path):
         spoil(tmp_path / "gangs" / "job" / "1" / "job")
-        with pytest.raises(Conflict, match="gavel interactive --shell"):
+        with pytest.raises(NotFound, match="gavel interactive --shell"):
             attached(tmp_path, "job", 1)
 
 

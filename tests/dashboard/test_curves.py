@@ -133,7 +133,7 @@ def test_files_of_a_job_are_listed_and_downloaded(dashboard: Dashboard, tab: Tab
     newest = tab.page.locator("#checkpoints-table tbody tr").first.locator("th, td")
     expect(newest).to_have_text(["1-40", "40", "2 MB", "1.25 s", "0.50 s", _any()])
     expect(tab.page.locator("#facts")).to_contain_text(
-        "its program states it; the training stands still for 0.5 s for one"
+        "stated by its program; the training stands still for 0.5 s for one"
     )
     cells = tab.page.locator("#files-table tbody tr").first.locator("th, td")
     expect(cells).to_have_text(["a b/<i>model.pt", "3.2 kB", _any()])

@@ -117,3 +117,14 @@ def test_a_shell_that_is_left_lost_and_ended(running: ServiceProcess, tmp_path_f
         with command(running, ann, "attach", "sh") as late:
             late.sees("does not run")
             assert late.ends() == 2
+
+
+@pytest.mark.timeout(300)
+def test_a_program_that_prints_much_before_its_terminal_is_attached_to(running: ServiceProcess) -> None:
+    program = "head -c 200000 /dev/zero | tr '\\0' x; exec python -m gavel_runtime.terminal"
+    with Client(running.url, running.operator_token) as operator:
+        token = operator.create_token("ann")
+    with command(running, token, "interactive", "--forward", "terminal", "--", "sh", "-c", program) as ann:
+        ann.sees("Ctrl-] leaves it")
+        ann.types("exit 4\r")
+        assert ann.ends() == 4

@@ -180,10 +180,10 @@ function checkpointsOf(job) {
 }
 
 /** What the seconds from one checkpoint to the next follow from. */
-function whySoOften(job) {
+function reasonOfInterval(job) {
   if (job.checkpoint_cost_s === null) return "";
   const costs = `the training stands still for ${quantity(job.checkpoint_cost_s)} s for one`;
-  return job.time_to_loss_s === null ? `its program states it; ${costs}`
+  return job.time_to_loss_s === null ? `stated by its program; ${costs}`
     : `${costs}, and a gang of its size is lost every ${quantity(job.time_to_loss_s / 3600)} h`;
 }
 
@@ -232,7 +232,7 @@ function showFacts(job) {
     Labels: pairs(job.labels, ([key, value]) => `${key}=${value}`),
     "Start-up": startupOf(job),
     Checkpoints: checkpointsOf(job),
-    "Why so often": whySoOften(job),
+    "Checkpoint interval": reasonOfInterval(job),
     "No progress": job.no_progress,
     Metrics: pairs(job.metrics, ([key, value]) => `${key} ${quantity(value)}`),
     "Besides training": pairs(job.phases_s, ([name, seconds]) => `${name} ${duration(seconds)}${shareOf(seconds, job)}`),
