@@ -2,14 +2,15 @@
 
 usage: .venv/bin/python -m scripts.client_types          (`make client-types`; a test holds the files to be fresh)
 
-Answers are in a module for each tag of the description, with the tag that has them first; bodies in one of their own.
+Answers and bodies are in a module for each tag of the description, with the tag that has them first.
 A schema `JobView` is `Job` here. Lists that the client hands over item by item have no type.
 """
 
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from textwrap import fill
 from typing import Any
@@ -21,6 +22,7 @@ FOLDER = Path(__file__).parents[1] / "gavel" / "client"
 HEAD = '"""{}\n\nMade by scripts/client_types.py of the API\'s description: change that, then `make client-types`.\n"""'
 SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
 REFERENCE = "#/components/schemas/"
+ANSWERS = "answers"
 
 
 def name_of(schema: str) -> str:
@@ -77,10 +79,10 @@ def declared(name: str, schema: Schema, *, is_answer: bool) -> Iterator[str]:
         return
     yield f"class {name_of(name)}(TypedDict):"
     yield fill(f'    """{one_line(schema["description"])}"""', 120, subsequent_indent="    ") + "\n"
-    for field, its in schema.get("properties", {}).items():
+    for key, its in schema.get("properties", {}).items():
         kind = type_of(its, is_answer=is_answer)
-        kind = kind if field in schema.get("required", ()) else f"NotRequired[{kind}]"
-        yield from commented(f"    {field}: {kind}", one_line(its.get("description", "")))
+        kind = kind if key in schema.get("required", ()) else f"NotRequired[{kind}]"
+        yield from commented(f"    {key}: {kind}", one_line(its.get("description", "")))
 
 
 def one_line(text: str) -> str:
@@ -96,46 +98,63 @@ def commented(line: str, remark: str) -> Iterator[str]:
     yield f"{line}  # {remark}" if remark else line
 
 
-def module(title: str, names: list[str], schemas: Mapping[str, Schema], homes: Mapping[str, str]) -> str:
-    """Return the text of a module that declares these schemas; `homes`: the module of each answer, empty for bodies."""
-    lines = [line for name in names for line in ("", "", *declared(name, schemas[name], is_answer=bool(homes)))]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Package:
+    """A package of types: its name, the title of its modules, and the module of each schema."""
+
+    name: str
+    title: str
+    homes: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def path(self) -> str:
+        """Return its name for imports."""
+        return f"gavel.client.{self.name}"
+
+    def add(self, names: Iterable[str], tag: str) -> None:
+        """Give the schemas that have no module yet that of the tag."""
+        for name in names:
+            self.homes.setdefault(name, tag.replace(" ", "_"))
+
+    def texts(self, schemas: Mapping[str, Schema]) -> Iterator[tuple[Path, str]]:
+        """Yield the text of each of its modules by its path below gavel/client."""
+        for home in dict.fromkeys(self.homes.values()):
+            yield Path(self.name) / f"{home}.py", module(self, home, schemas)
+        imports = [f"from {self.path}.{home} import {name_of(name)}" for name, home in self.homes.items()]
+        listed = f"__all__ = {[name_of(name) for name in self.homes]}"
+        yield Path(self.name) / "__init__.py", "\n".join([HEAD.format(f"{self.title}."), "", *imports, "", listed, ""])
+
+
+def module(package: Package, home: str, schemas: Mapping[str, Schema]) -> str:
+    """Return the text of one module of a package."""
+    names = [name for name in package.homes if package.homes[name] == home]
+    is_answer = package.name == ANSWERS
+    lines = [line for name in names for line in ("", "", *declared(name, schemas[name], is_answer=is_answer))]
     body = "\n".join(lines)
     typing = [each for each in ("Any", "Literal", "NotRequired", "TypedDict") if re.search(rf"\b{each}\b", body)]
     abstract = [each for each in ("Mapping", "Sequence") if re.search(rf"\b{each}\[", body)]
     foreign = sorted(set().union(*(references_in(schemas[name]) for name in names)) - set(names))
     imports = [f"from collections.abc import {', '.join(abstract)}"] if abstract else []
     imports += [f"from typing import {', '.join(typing)}"]
-    imports += [f"from gavel.client.answers.{homes[each]} import {name_of(each)}" for each in foreign]
-    listed = [] if homes else ["", f"__all__ = {[name_of(name) for name in names]}"]
-    return "\n".join([HEAD.format(title), "", *imports, *listed, body, ""])
+    imports += [f"from {package.path}.{package.homes[each]} import {name_of(each)}" for each in foreign]
+    title = f"{package.title} about {home.replace('_', ' ')}."
+    return "\n".join([HEAD.format(title), "", *imports, body, ""])
 
 
 def modules() -> dict[Path, str]:
     """Return the text of each file by its path below gavel/client."""
     described = description()
     schemas = described["components"]["schemas"]
-    homes: dict[str, str] = {}
-    bodies: dict[str, None] = {}
+    answers, bodies = (
+        Package(name=ANSWERS, title="What the API answers"),
+        Package(name="bodies", title="What the API is sent"),
+    )
     for operation in (each for methods in described["paths"].values() for each in methods.values()):
-        good = [answer for status, answer in operation["responses"].items() if status < "3"]
-        bodies |= dict.fromkeys(reachable(references_in(operation.get("requestBody", {})), schemas))
-        for name in reachable(references_in(good), schemas):
-            if not is_page(schemas[name]):
-                homes.setdefault(name, operation["tags"][0].replace(" ", "_"))
-    texts = {Path("bodies.py"): module("What the API is sent.", list(bodies), schemas, {})}
-    for tag in dict.fromkeys(homes.values()):
-        title = f"What the API answers about {tag.replace('_', ' ')}."
-        names = [name for name in homes if homes[name] == tag]
-        texts[Path("answers") / f"{tag}.py"] = module(title, names, schemas, homes)
-    texts[Path("answers") / "__init__.py"] = every(homes)
+        good, tag = [answer for status, answer in operation["responses"].items() if status < "3"], operation["tags"][0]
+        bodies.add(reachable(references_in(operation.get("requestBody", {})), schemas), tag)
+        answers.add((name for name in reachable(references_in(good), schemas) if not is_page(schemas[name])), tag)
+    texts = dict([*bodies.texts(schemas), *answers.texts(schemas)])
     return {path: formatted(text) for path, text in texts.items()}
-
-
-def every(homes: Mapping[str, str]) -> str:
-    """Return the text of the module that has the answers of all others."""
-    imports = [f"from gavel.client.answers.{home} import {name_of(name)}" for name, home in homes.items()]
-    names = [name_of(name) for name in homes]
-    return "\n".join([HEAD.format("What the API answers."), "", *imports, "", f"__all__ = {names}", ""])
 
 
 def formatted(text: str) -> str:

@@ -55,7 +55,7 @@ class CodeFetch(Request):
     secrets: list[SecretName] = Field(
         default_factory=list,
         max_length=100,
-        description="Names of your secrets; git gets GIT_TOKEN, GIT_USERNAME, GIT_SSH_KEY.",
+        description="Names of your secrets. Of these git is given GIT_TOKEN, GIT_USERNAME and GIT_SSH_KEY.",
     )
     script: Annotated[str, StringConstraints(pattern=TEXT_PATTERN, max_length=4096)] = Field(
         "", description="A file that has to be there; empty: none."

@@ -148,7 +148,8 @@ class ProgramSubmit(Request):
     )
     notify: Occasions | None = Field(
         None,
-        description="Of what its user is notified; []: nothing. Default: as in PUT /v1/notification-settings.",
+        description="Of what its user is notified: end, failure, no-progress; []: nothing."
+        " Default: what the user chose for all jobs (PUT /v1/notification-settings).",
     )
 
     @model_validator(mode="after")

@@ -27,11 +27,11 @@ class TierPut(Request):
         None,
         ge=0,
         le=1e9,
-        description="Hours on slower types count less; null: no limit.",
+        description="Hours on slower types count less, in proportion to the job's speed there; null: no limit.",
     )
     budget_usd_per_month: float | None = Field(None, ge=0, le=1e9, description="By the workers' prices.")
     non_preemptible_workers: int | None = Field(
-        None, ge=0, le=10**6, description="Of jobs that may not be preempted, together; null: no limit."
+        None, ge=0, le=10**6, description="Workers that jobs which may not be preempted hold together; null: no limit."
     )
     session_longest_s: float | None = Field(
         None, ge=60, le=31_536_000, description="Seconds an interactive session may last at most; null: 12 hours."

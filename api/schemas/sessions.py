@@ -21,7 +21,8 @@ class SessionSubmit(Request):
         None,
         ge=60,
         le=31_536_000,
-        description="Most seconds that an interactive session lasts; default: 4 hours, or what its tier allows.",
+        description="Most seconds that an interactive session lasts, from the start of its program."
+        " Default: 4 hours, or the most that its tier allows if that is less.",
     )
     idle_s: float | None = Field(
         None,

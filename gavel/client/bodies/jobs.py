@@ -1,43 +1,10 @@
-"""What the API is sent.
+"""What the API is sent about jobs.
 
 Made by scripts/client_types.py of the API's description: change that, then `make client-types`.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Literal, NotRequired, TypedDict
-
-__all__ = [
-    "AutopilotPut",
-    "CancelBatch",
-    "CheckOfService",
-    "CodeFetch",
-    "CodeFile",
-    "CodeOfJob",
-    "CodeVersionPut",
-    "DrainRequest",
-    "Expected",
-    "JobArraySubmit",
-    "JobBatchSubmit",
-    "JobPatch",
-    "JobResubmit",
-    "JobSubmit",
-    "NodesAdded",
-    "NotificationSettingsPut",
-    "PolicyPut",
-    "ResourceBatch",
-    "ResourceItem",
-    "ResourcePut",
-    "SecretPut",
-    "ServiceOfJob",
-    "SessionExtend",
-    "TierPreview",
-    "TierPut",
-    "TokenCreate",
-    "UserLinkPut",
-    "UserPut",
-    "VersionOfService",
-    "WhatIf",
-]
 
 
 class CodeOfJob(TypedDict):
@@ -131,7 +98,8 @@ class JobSubmit(TypedDict):
     after: NotRequired[Sequence[str]]  # Jobs that must complete first; this job fails if one of them does not.
     # Names of further arguments that change the speed, and so belong to the default kind.
     kind_args: NotRequired[Sequence[str]]
-    # Of what its user is notified; []: nothing. Default: as in PUT /v1/notification-settings.
+    # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
+    # (PUT /v1/notification-settings).
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
     # Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.
     global_batch: NotRequired[int | None]
@@ -141,7 +109,8 @@ class JobSubmit(TypedDict):
     # interactive: a session for people, such as JupyterLab or a shell. It is never preempted, and ends by `longest_s`
     # or `idle_s`, or with its program. service: an inference service, whose replicas have no end.
     mode: NotRequired[Literal["batch", "interactive", "service"]]
-    # Most seconds that an interactive session lasts; default: 4 hours, or what its tier allows.
+    # Most seconds that an interactive session lasts, from the start of its program. Default: 4 hours, or the most that
+    # its tier allows if that is less.
     longest_s: NotRequired[float | None]
     # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not.
     idle_s: NotRequired[float | None]
@@ -246,155 +215,6 @@ class CodeFetch(TypedDict):
 
     git_url: str  # Without user and password: these are secrets, see `secrets`.
     git_ref: NotRequired[str]  # A branch, a tag, or all characters of a commit.
-    secrets: NotRequired[Sequence[str]]  # Names of your secrets; git gets GIT_TOKEN, GIT_USERNAME, GIT_SSH_KEY.
+    # Names of your secrets. Of these git is given GIT_TOKEN, GIT_USERNAME and GIT_SSH_KEY.
+    secrets: NotRequired[Sequence[str]]
     script: NotRequired[str]  # A file that has to be there; empty: none.
-
-
-class NodesAdded(TypedDict):
-    """Nodes that do not exist yet, all alike."""
-
-    count: NotRequired[int]
-    accelerator_type: str
-    workers: NotRequired[int]  # Accelerators on each.
-
-
-class TierPreview(TypedDict):
-    """A tier's rules as they would be. A name that does not exist yet is a new tier."""
-
-    weight: NotRequired[float]  # Share of the cluster, relative to the other tiers.
-    objective: NotRequired[str]  # Objective inside the tier; one with a target curve.
-    within_user: NotRequired[str]  # How the jobs of one user share what the user has, where the objective is fairness.
-    guarantee: NotRequired[float]  # Fraction of every accelerator type the tier can always reach.
-    cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
-    default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
-    max_jobs: NotRequired[int | None]  # Unfinished jobs; null: no limit.
-    accelerator_hours_per_month: NotRequired[float | None]  # Hours on slower types count less; null: no limit.
-    budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
-    non_preemptible_workers: NotRequired[int | None]  # Of jobs that may not be preempted, together; null: no limit.
-    session_longest_s: NotRequired[float | None]  # Seconds an interactive session may last at most; null: 12 hours.
-    parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
-    name: str
-
-
-class WhatIf(TypedDict):
-    """What to try on the live state; what is left out stays as it is."""
-
-    policy: NotRequired[str | None]  # A name of `GET /v1/policies`, with ?parameters and /parts.
-    tiers: NotRequired[Sequence[TierPreview]]
-    nodes_gone: NotRequired[Sequence[str]]
-    nodes_added: NotRequired[Sequence[NodesAdded]]
-    job: NotRequired[JobSubmit | None]  # One more job, submitted now.
-
-
-class TierPut(TypedDict):
-    """A tier's rules."""
-
-    weight: NotRequired[float]  # Share of the cluster, relative to the other tiers.
-    objective: NotRequired[str]  # Objective inside the tier; one with a target curve.
-    within_user: NotRequired[str]  # How the jobs of one user share what the user has, where the objective is fairness.
-    guarantee: NotRequired[float]  # Fraction of every accelerator type the tier can always reach.
-    cap: NotRequired[float]  # Fraction of every type that it does not exceed over time.
-    default_priority: NotRequired[int]  # Of jobs that state none; the most that a user may state.
-    max_jobs: NotRequired[int | None]  # Unfinished jobs; null: no limit.
-    accelerator_hours_per_month: NotRequired[float | None]  # Hours on slower types count less; null: no limit.
-    budget_usd_per_month: NotRequired[float | None]  # By the workers' prices.
-    non_preemptible_workers: NotRequired[int | None]  # Of jobs that may not be preempted, together; null: no limit.
-    session_longest_s: NotRequired[float | None]  # Seconds an interactive session may last at most; null: 12 hours.
-    parent: NotRequired[str | None]  # The tier that this one is below, and shares with; null: the cluster.
-
-
-class UserPut(TypedDict):
-    """The tiers a user may submit to; the first is the default."""
-
-    tiers: Sequence[str]
-
-
-class UserLinkPut(TypedDict):
-    """The person at the OpenID provider who is to log in as the user."""
-
-    subject: str  # The provider's own key of the person; the login page shows it to whom it refuses.
-
-
-class TokenCreate(TypedDict):
-    """What a new token may do."""
-
-    scope: NotRequired[Literal["user", "operator", "viewer", "node"]]
-
-
-class SecretPut(TypedDict):
-    """A secret's value, which no answer ever has."""
-
-    value: str  # Text without NUL.
-
-
-class NotificationSettingsPut(TypedDict):
-    """What a user wants to be notified of, and where, beside the operator's webhook. Replaces all that was chosen."""
-
-    # For jobs whose submit says nothing: end (of any kind), failure, no-progress.
-    occasions: NotRequired[Sequence[Literal["end", "failure", "no-progress"]]]
-    email: NotRequired[str | None]  # Null: no e-mail. Users may name domains that the operator allows.
-    webhook_url: NotRequired[str | None]  # Null: none. Its host must be one that the operator allows.
-
-
-class DrainRequest(TypedDict):
-    """How many seconds the node has to become empty."""
-
-    window_s: float  # Seconds until no lease may be left there; gangs checkpoint before they stop.
-
-
-class PolicyPut(TypedDict):
-    """The policy to use from the next round on."""
-
-    # A name of `GET /v1/policies`, with ?parameters and /parts, as fifo/backfill=false; null: that of the settings.
-    policy: str | None
-
-
-class AutopilotPut(TypedDict):
-    """What to set of the autopilot. What is left out, or null, stays as it is."""
-
-    # off: no decisions; advise: decisions that change nothing; auto: they are in force; pin: `pinned` is in force.
-    mode: NotRequired[Literal["off", "advise", "auto", "pin"] | None]
-    # Measures with weights, and limits: `mean_jct`, or `mean_jct=2,money=1,longest_wait_s<=86400`.
-    goal: NotRequired[str | None]
-    # Compositions to choose from, `POLICY?parameter=value/PART=VALUE`, the safe one first. Empty: its own.
-    candidates: NotRequired[Sequence[str] | None]
-    epoch_s: NotRequired[float | None]  # Seconds from one decision to the next.
-    pinned: NotRequired[str | None]  # The composition of mode `pin`.
-
-
-class ResourcePut(TypedDict):
-    """The value of a name. Writing it again before its lease ends renews it; capacity 0 deletes it."""
-
-    capacity: int  # Units on each node; 0 deletes the name there.
-    # A node, several, or what a node must have free, {owner/name: amount}: every node that has it now.
-    nodes: str | Sequence[str] | Mapping[str, int]
-    num_nodes: NotRequired[int | None]  # At most so many of those nodes.
-    ttl_s: NotRequired[float]  # Its lease in seconds: the name is deleted when it ends.
-    owner: NotRequired[str | None]  # The owner of the name; by default the job's id, or the operator's name.
-
-
-class Expected(TypedDict):
-    """The units of a name on a node, as the caller read them before."""
-
-    capacity: int
-    free: int
-
-
-class ResourceItem(TypedDict):
-    """One name of a batch."""
-
-    capacity: int  # Units on each node; 0 deletes the name there.
-    # A node, several, or what a node must have free, {owner/name: amount}: every node that has it now.
-    nodes: str | Sequence[str] | Mapping[str, int]
-    num_nodes: NotRequired[int | None]  # At most so many of those nodes.
-    ttl_s: NotRequired[float]  # Its lease in seconds: the name is deleted when it ends.
-    owner: NotRequired[str | None]  # The owner of the name; by default the job's id, or the operator's name.
-    name: str
-    expect_generation: NotRequired[int | None]  # Compare and set: 0 for `there is none`.
-    expect: NotRequired[Expected | None]  # Compare and set on the units instead of the generation.
-
-
-class ResourceBatch(TypedDict):
-    """Names that are written together or not at all."""
-
-    resources: Sequence[ResourceItem]
