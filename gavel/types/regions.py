@@ -13,7 +13,8 @@ class Residence:
     """In which region a job is at home, and what its moves have cost.
 
     `region` is where its checkpoints are, and where it runs; "": none was chosen yet. `copies` are the regions that
-    have its data set. It runs there from `arrives_at_s` on, once all that it needs has been copied from `moved_from`.
+    have its data set. It runs there from `arrives_at_s` on, once all that it needs has been copied from `moved_from`,
+    which takes `copy_s`.
     `why` says why it is there and not elsewhere. `egress_bytes` and `egress_usd` are those of all its moves.
     """
 
@@ -21,6 +22,7 @@ class Residence:
     copies: tuple[str, ...] = ()
     moved_from: str = ""
     arrives_at_s: float = 0.0
+    copy_s: float = 0.0
     moves: int = 0
     egress_bytes: int = 0
     egress_usd: float = 0.0

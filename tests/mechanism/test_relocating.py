@@ -12,12 +12,17 @@ from gavel.clock import ManualClock
 from gavel.config import RegionsSection, Settings
 from gavel.mechanism.cluster.configured import in_regions
 from gavel.mechanism.driver import Driver
+from gavel.mechanism.planning.regions import Homes, MoveTerms, RegionProblem, choose_homes
+from gavel.mechanism.planning.relocating import Relocation
+from gavel.mechanism.tick import Tick
 from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
+from gavel.ports import Snapshot
 from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.oracle import OracleThroughputs
 from gavel.simulator.simulation import LEASE_GRACE_S, World
-from gavel.types import Cluster, Job, JobSpec, JobState, Node, Reason, Tier, Worker
+from gavel.types import Cluster, Job, JobSpec, JobState, Node, Observation, Reason, Residence, Tier, Worker
+from tests.builders import a_job
 from workloads.traces.job import TraceJob
 
 GB = 10**9
@@ -134,6 +139,27 @@ def test_a_running_job_takes_its_checkpoint_along_and_copies_only_that_where_its
     assert sizes == {0, GB}
     assert sorted(each.residence.region for each in ended.values()) == ["eu", "us"]
     assert all(each.steps_done == each.total_steps for each in ended.values())
+
+
+def test_a_clock_that_is_set_back_an_hour_holds_nobody_longer_than_the_copy_takes() -> None:
+    """1 a job waits for a copy of 100 s, 2 the clock goes back an hour, 3 it looks at moves and waits for 100 s."""
+    now_s, moving = 10_000.0, Residence(region="eu", moved_from="us", arrives_at_s=10_100.0, copy_s=100.0)
+    jobs = {name: a_job(name, residence=own) for name, own in (("a", moving), ("b", Residence(region="eu")))}
+    looks: list[int] = []
+
+    def choose(problem: RegionProblem, terms: MoveTerms) -> Homes:
+        looks.append(int(problem.may_move.sum()))
+        return choose_homes(problem, terms)
+
+    relocation = Relocation(RegionsSection(), choose)
+    for at_s in (now_s, now_s + 1, now_s - 3600):
+        seen = Observation(observed_at_s=at_s, cluster=in_regions(cluster(eu=["v100"], us=["v100"])))
+        tick = Tick.of(at_s, seen, Snapshot(version=1, jobs=jobs, tiers={"default": Tier(name="default")}))
+        tick.held = {"a": (Reason.MOVING, "")}
+        relocation.settle(tick, OracleThroughputs(RATES))
+        jobs = dict(tick.jobs)
+    assert jobs["a"].residence.arrives_at_s == now_s - 3600 + 100
+    assert looks == [1, 1], "at the first tick, and once the clock has gone back"
 
 
 def test_a_pinned_job_stays_in_its_regions() -> None:

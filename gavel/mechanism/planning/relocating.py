@@ -46,8 +46,12 @@ class Relocation:
         """Set the homes of jobs that a round may serve. A job that moves is held until it has arrived."""
         if self._settings is None:
             return
+        for job in [*tick.index.conditional.values()]:
+            if (after := arriving(job, tick.now_s)) is not job:
+                tick.put(after)
         jobs = [job for job in tick.index.serving(tick.held, tick.now_s) if job.spec.replica is None]
-        is_due = tick.now_s >= self._looked_at_s + self._settings.interval_s
+        # An instant before the last look is as good as one long after it: the clock was set back.
+        is_due = not self._looked_at_s <= tick.now_s < self._looked_at_s + self._settings.interval_s
         homeless, feasibility = self._looked_for(jobs, tick.usable)
         if not jobs or not (is_due or homeless):
             return
@@ -67,6 +71,14 @@ class Relocation:
         self._homeless = homeless
         self._feasibility = self._feasibility if is_same else Feasibility(usable)
         return is_news, self._feasibility
+
+
+def arriving(job: Job, now_s: float) -> Job:
+    """Return the job, which waits no longer from now than its copy takes: the clock may have been set back."""
+    own, until_s = job.residence, now_s + job.residence.copy_s
+    if job.state is not JobState.QUEUED or own.arrives_at_s <= until_s:
+        return job
+    return changed(job, residence=replace(own, arrives_at_s=until_s))
 
 
 class _Look:
@@ -184,6 +196,7 @@ class _Look:
             copies=_with(_with(before.copies, origin), region),
             moved_from=origin,
             arrives_at_s=starts_s + copy.seconds,
+            copy_s=copy.seconds,
             moves=before.moves + 1,
             egress_bytes=before.egress_bytes + round(copy.gigabytes * BYTES_PER_GB),
             egress_usd=before.egress_usd + copy.usd,
