@@ -89,7 +89,8 @@ def _raw(terminal: int) -> Iterator[None]:
 async def _until_end(there: "ClientConnection", job_id: str) -> End:
     again = f"`gavel attach {job_id}` reaches the shell again while the job runs"
     lost = End(LOST, f"the connection has ended; {again}")
-    parts = (_type(there, End(0, f"you have left the shell; {again}")), _show(there, lost), _tell_size(there))
+    window = Window(there)
+    parts = (_type(there, window, End(0, f"you have left the shell; {again}")), _show(there, lost), _follow(window))
     tasks = [asyncio.create_task(part) for part in parts]
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, tasks[0].cancel)  # the terminal is set back first
     done, unfinished = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -100,11 +101,27 @@ async def _until_end(there: "ClientConnection", job_id: str) -> End:
     return next(ends, lost)
 
 
-async def _type(there: "ClientConnection", left: End) -> End:
-    """Send what is typed, until Ctrl-] is."""
+class Window:
+    """The window of this terminal, whose size the shell is to know."""
+
+    def __init__(self, there: "ClientConnection") -> None:
+        self._there = there
+        self._told: os.terminal_size | None = None
+
+    async def tell_size(self) -> None:
+        """Say how large the window is, if that is new."""
+        size = os.get_terminal_size(sys.stdout.fileno())
+        if size != self._told:
+            self._told = size
+            await self._there.send(size_frame(size.lines, size.columns))
+
+
+async def _type(there: "ClientConnection", window: Window, left: End) -> End:
+    """Send what is typed, until Ctrl-] is. What was typed in a window of a new size comes after that size."""
     while True:
         typed, leave, _ = (await _next_keys(sys.stdin.fileno())).partition(LEAVE)
         if typed:
+            await window.tell_size()
             await there.send(frame(TYPED, typed))
         if leave or not typed:
             return left
@@ -137,12 +154,11 @@ async def _show(there: "ClientConnection", lost: End) -> End:
     return lost
 
 
-async def _tell_size(there: "ClientConnection") -> End:
+async def _follow(window: Window) -> End:
     """Say how large the window is, now and whenever that changes."""
     has_changed = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGWINCH, has_changed.set)
     while True:
-        columns, rows = os.get_terminal_size(sys.stdout.fileno())
-        await there.send(size_frame(rows, columns))
+        await window.tell_size()
         await has_changed.wait()
         has_changed.clear()
