@@ -58,6 +58,13 @@ class ElasticSubmit(Request):
         le=2**31 - 1,
         description="Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.",
     )
+    max_global_batch: int | None = Field(
+        None,
+        ge=2,
+        le=2**31 - 1,
+        description="Samples that one update of an elastic job may grow to, where the noise of its gradients makes that"
+        " pay, for a program that calls `job.gain`; null: each update is one step.",
+    )
     sizes: Annotated[SizeList, BeforeValidator(sizes_in_range, json_schema_input_type=SizeList | SizeRange)] = Field(
         default_factory=list,
         description="Of an elastic job: the numbers of accelerators that its gang may have, or a range such as 1-8, of"
@@ -71,3 +78,4 @@ class ElasticView(View):
     scale_factor: int = Field(description="Accelerators of its gang; of an elastic job the size in force.")
     sizes: list[int] = Field(description="Sizes that the gang of an elastic job may have; empty: a rigid job.")
     global_batch: int | None = Field(description="Samples of one step of an elastic job; null: a rigid job.")
+    max_global_batch: int | None = Field(description="Samples that an update may grow to; null: each is one step.")

@@ -69,6 +69,7 @@ def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
         "scale_factor": 1 if spec.is_elastic else spec.scale_factor,
         "sizes": list(spec.sizes),
         "global_batch": spec.global_batch or None,
+        "max_global_batch": spec.max_global_batch or None,
         "tier": spec.tier,
         "weight": spec.weight,
         "deadline_at_s": spec.deadline_at_s,

@@ -22,6 +22,7 @@ def check_sizes(body: JobSubmit, capacity: Mapping[str, int]) -> None:
 
     `capacity`: the workers of each accelerator type.
     """
+    _check_growth(body)
     if not body.sizes:
         if body.global_batch is not None:
             raise invalid("sizes", "say which sizes the gang may have, such as 1, 2 and 4, or leave global_batch out")
@@ -31,6 +32,17 @@ def check_sizes(body: JobSubmit, capacity: Mapping[str, int]) -> None:
     _check_rest(body)
     _check_divided(sizes_of(body), body.global_batch)
     _check_places(sizes_of(body), capacity)
+
+
+def _check_growth(body: JobSubmit) -> None:
+    """Raise a 422 problem for a largest update without a step to compare with, or one that leaves no room to grow."""
+    if body.max_global_batch is None:
+        return
+    if body.global_batch is None:
+        raise invalid("max_global_batch", "say with global_batch how many samples a step is, and state sizes")
+    if body.max_global_batch < 2 * body.global_batch:
+        twice = 2 * body.global_batch
+        raise invalid("max_global_batch", f"state at least {twice}, twice the global batch, or leave it out")
 
 
 def _check_rest(body: JobSubmit) -> None:

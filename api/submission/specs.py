@@ -51,7 +51,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     check_session(body, rules.tiers[tier], rules.backend)
     check_service(body, rules.backend)
     spec = JobSpec(
-        kind=elastic_kind(kind, body.global_batch or 0),
+        kind=elastic_kind(kind, body.global_batch or 0, body.max_global_batch or 0),
         kind_from=kind_from,
         kind_args=tuple(body.kind_args),
         user=caller.user,
@@ -72,6 +72,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         scale_factor=smallest_of(body),
         sizes=sizes_of(body),
         global_batch=body.global_batch or 0,
+        max_global_batch=body.max_global_batch or 0,
         weight=body.weight,
         deadline_at_s=body.deadline_at_s,
         preemptible=body.preemptible and body.mode == "batch",
@@ -138,7 +139,7 @@ def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec
     if not spec.kind_from:
         return member
     kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args, spec.argv)
-    return replace(member, kind=elastic_kind(kind, spec.global_batch), kind_from=kind_from)
+    return replace(member, kind=elastic_kind(kind, spec.global_batch, spec.max_global_batch), kind_from=kind_from)
 
 
 def _filled(argument: str, parameters: Mapping[str, str]) -> str:

@@ -182,6 +182,7 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "scale_factor": spec.scale_factor,
         "sizes": list(spec.sizes),
         "global_batch": spec.global_batch or None,
+        "max_global_batch": spec.max_global_batch or None,
         "weight": spec.weight,
         "preemptible": spec.preemptible,
         "mode": spec.mode,

@@ -106,13 +106,13 @@ class Window:
 
     def __init__(self, there: "ClientConnection") -> None:
         self._there = there
-        self._told: os.terminal_size | None = None
+        self._sent: os.terminal_size | None = None
 
     async def tell_size(self) -> None:
         """Say how large the window is, if that is new."""
         size = os.get_terminal_size(sys.stdout.fileno())
-        if size != self._told:
-            self._told = size
+        if size != self._sent:
+            self._sent = size
             await self._there.send(size_frame(size.lines, size.columns))
 
 

@@ -15,7 +15,7 @@ from gavel.cli.checkpoints import written_by
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import Given, SubmitCommand, job_file_of, options_given, placed
-from gavel.cli.program import argv_of, argv_there, check_repository, check_what_runs, of_caller, program_of, workdir_of
+from gavel.cli.program import argv_of, argv_there, check_repository, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.reaching import reach
 from gavel.cli.resolving import After, JobId, JobIds, JobIdsIfAny, Keep
@@ -43,6 +43,7 @@ from gavel.cli.submit_options import (
     KindArgs,
     Label,
     Longest,
+    MaxGlobalBatch,
     Memory,
     Mode,
     Name,
@@ -94,6 +95,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     scale_factor: ScaleFactor = 1,
     sizes: Sizes = "",
     global_batch: GlobalBatch = None,
+    max_global_batch: MaxGlobalBatch = None,
     weight: Weight = 1.0,
     deadline: Deadline = None,
     workdir: Workdir = Path(),
@@ -147,7 +149,6 @@ def submit(  # noqa: PLR0913  one option per field of a job
     argv = _argv(program, folder := workdir_of(job_file.workdir(workdir, given)), git_ref, git_url, snapshot, given)
     with connect() as client, placed(job_file):
         wanted = job_file.merged({**stated_by(context.params), "argv": argv}, given)
-        check_what_runs(wanted)
         wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
         _submit(client, wanted, array, count, wait or follow, follow, forward, as_json)
 

@@ -18,7 +18,9 @@ def worker_needs(cpu_cores: int, memory_bytes: int) -> str:
 def worker_rows(each: Job) -> list[tuple[str, str]]:
     """Return how many workers the gang of an elastic job may have, what each needs, and the region, with names."""
     sizes = ", ".join(map(str, each["sizes"]))
-    elastic = f"{each['scale_factor']} now, of {sizes}; {each['global_batch']} samples in each step" if sizes else ""
+    grows = f", up to {each['max_global_batch']} in an update" if each["max_global_batch"] else ""
+    step = f"{each['global_batch']} samples in each step{grows}"
+    elastic = f"{each['scale_factor']} now, of {sizes}; {step}" if sizes else ""
     return [
         ("size", elastic),
         ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"])),

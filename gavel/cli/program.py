@@ -65,7 +65,7 @@ def program_of(given: list[str] | None, fields: Mapping[str, Any], steps: int | 
     return program
 
 
-def check_what_runs(wanted: JobSubmit) -> None:
+def _check_what_runs(wanted: JobSubmit) -> None:
     """End the command where a job has neither a program nor a kind that brings one."""
     if not wanted.get("argv") and not wanted.get("kind"):
         fail("name a program, as in gavel job submit train.py, or a kind of `gavel catalogue`: --kind mlp-b256")
@@ -92,8 +92,9 @@ def of_caller(
     """Return the fields that say where the program runs, and with which interpreter, after storing its code.
 
     None for a catalogue's program, and where what is `wanted` says which code to run, unless a `git_ref` or `git_url`
-    does. An image has an interpreter of its own.
+    does. An image has an interpreter of its own. End the command where nothing says what runs.
     """
+    _check_what_runs(wanted)
     if git_ref is not None and not (program and snapshot):
         fail("--git-ref: it goes with a program of your own, in a copy (without --no-snapshot)")
     if not program or (wanted.get("code") and git_ref is None and git_url is None):

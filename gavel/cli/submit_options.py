@@ -18,7 +18,7 @@ from gavel.client import JobSubmit
 
 SAME_NAME = (
     *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
-    *("setup", "dump", "restore", "image", "mode", "global_batch"),
+    *("setup", "dump", "restore", "image", "mode", "global_batch", "max_global_batch"),
 )
 Repeated = list[str] | None
 NEEDS = "What its workers need"
@@ -124,6 +124,15 @@ Sizes = Annotated[
 GlobalBatch = Annotated[
     int | None,
     typer.Option(min=1, metavar="N", help="Samples of a step of an elastic job, at every size.", rich_help_panel=NEEDS),
+]
+MaxGlobalBatch = Annotated[
+    int | None,
+    typer.Option(
+        min=2,
+        metavar="N",
+        help="Samples that an update may grow to, where noise makes that pay (job.gain).",
+        rich_help_panel=NEEDS,
+    ),
 ]
 Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]

@@ -1,13 +1,20 @@
-"""Kinds of elastic jobs: their names end with the global batch, as that is what a step is at every size."""
+"""Kinds of elastic jobs: their names end with the global batch, as that is what a step is at every size.
+
+Before it stands the largest batch that an update may have, if updates may grow: then one brings several steps.
+"""
 
 import re
 
-_BATCH = re.compile(r"-global-batch-\d+(?=#|$)")
+_BATCH = re.compile(r"(?:-max-batch-\d+)?-global-batch-\d+(?=#|$)")
 
 
-def elastic_kind(kind: str, global_batch: int) -> str:
-    """Return the kind of a job whose steps have so many samples at every size; 0: the kind as it is."""
-    return f"{kind}-global-batch-{global_batch}" if global_batch else kind
+def elastic_kind(kind: str, global_batch: int, max_global_batch: int = 0) -> str:
+    """Return the kind of a job whose steps have so many samples at every size; 0: the kind as it is.
+
+    `max_global_batch`: what its updates may grow to; 0: they do not.
+    """
+    grows = f"-max-batch-{max_global_batch}" if max_global_batch else ""
+    return f"{kind}{grows}-global-batch-{global_batch}" if global_batch else kind
 
 
 def rigid_kind(kind: str) -> str:

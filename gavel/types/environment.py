@@ -20,8 +20,9 @@ _RESERVED = {
     ),
 }
 ARRAY_INDEX = "GAVEL_ARRAY_INDEX"
-GLOBAL_BATCH = "GAVEL_GLOBAL_BATCH"
-OF_JOB = (ARRAY_INDEX, GLOBAL_BATCH)  # reserved names that a job has from the service before it has a gang
+GLOBAL_BATCH, MAX_GLOBAL_BATCH = "GAVEL_GLOBAL_BATCH", "GAVEL_MAX_GLOBAL_BATCH"
+# Reserved names that a job has from the service before it has a gang.
+OF_JOB = (ARRAY_INDEX, GLOBAL_BATCH, MAX_GLOBAL_BATCH)
 GANG_TIMEOUT = "GAVEL_GANG_TIMEOUT_S"
 
 

@@ -80,7 +80,8 @@ class JobSpec:
     A job with `regions` may be in these only. Its data set, `data_bytes` large, is in `data_region`; "": it has none.
     The scheduler sets `home`, of the regions the one where it runs now (see `Job.residence`).
     An elastic job has `sizes` and a `global_batch`: a step is so many samples at every size, and the scheduler sets
-    `scale_factor`, the size in force (see `Job.size`).
+    `scale_factor`, the size in force (see `Job.size`). With a `max_global_batch` an update of its training may take
+    several global batches, up to that, where the noise of its gradients makes that pay.
     """
 
     kind: str
@@ -95,6 +96,7 @@ class JobSpec:
     scale_factor: int = 1
     sizes: tuple[int, ...] = ()  # of an elastic job, ascending; (): its gang always has `scale_factor` workers
     global_batch: int = 0  # samples of a step of an elastic job; 0: the program knows
+    max_global_batch: int = 0  # samples of the largest update; 0: each update is a step
     weight: float = 1.0
     deadline_at_s: float | None = None
     preemptible: bool = True

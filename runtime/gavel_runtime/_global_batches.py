@@ -9,7 +9,7 @@ from torch.utils.data import default_collate
 
 from gavel_runtime._job import job
 from gavel_runtime._randomness import draw_as_for
-from gavel_runtime._samples import MicroBatch
+from gavel_runtime._samples import MicroBatch, micro_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,8 @@ class GlobalBatches:
 
     def _parts(self, step: int, order: list[int]) -> Iterator[Part]:
         first = self._epoch * len(self) * self._batch
-        for part in job.micro_batches(step, at_most=self._at_most, global_batch=self._batch):
+        rank, ranks = job.rank, job.world_size
+        for part in micro_batches(step * self._batch, self._batch, rank=rank, world_size=ranks, at_most=self._at_most):
             batch = self._collate([self._sample(number, order[number - first]) for number in part.samples])
             draw_as_for(self._seed, self._key(part))
             yield Part(batch, part.weight)

@@ -111,7 +111,7 @@ class Hub:
         self._links = links
 
     def release(self, order: bytes, step: int, name: str = "") -> None:
-        """Send every spoke the order: GO with the step, SAVE with the folder's name too, STOP or END."""
+        """Send every spoke the order: GO with the step and what `Batches.order` says, SAVE with the folder's name."""
         for link in self._links:
             link.send(_ORDER, b"%s %d %s" % (order, step, name.encode()))
 
@@ -142,15 +142,16 @@ class Spoke:
         self._rank = rank
         self._world_size = world_size
 
-    def order(self, step: int) -> tuple[bytes, str]:
-        """Return the order, GO, SAVE, STOP or END, and the name of the folder to SAVE in.
+    def order(self, step: int | None) -> tuple[bytes, int, str]:
+        """Return the order, GO, SAVE, STOP or END, the step of the hub, and the name of the folder to SAVE in, or what
+        `Batches.order` says.
 
-        Raises GangError if the hub is at another step than this rank.
+        Raises GangError if the hub is at another step than this rank; None: the hub says at which it is.
         """
         order, at, name = self._link.receive(_ORDER).split(b" ", 2)
-        if order in (GO, SAVE) and int(at) != step:
+        if order in (GO, SAVE) and step is not None and int(at) != step:
             raise GangError(f"rank 0 released step {int(at)} while rank {self._rank} is at step {step}")
-        return order, name.decode()
+        return order, int(at), name.decode()
 
     def step_done(self, *, asked_to_stop: bool, outside_s: float = 0.0) -> None:
         """Tell the hub that this rank has ended its step, of which `outside_s` seconds were no training."""

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
+from gavel_runtime._batches import Batches
 from gavel_runtime._errors import CannotRunHere
 from gavel_runtime._hub import Hub, Meeting, Spoke, join_hub, open_hub
 from gavel_runtime._leader import Leader, Save
@@ -41,6 +42,10 @@ class Job:
     def _setting(self) -> Setting:
         wait_for_lease()
         return setting_from(os.environ)
+
+    @cached_property
+    def _batches(self) -> Batches:
+        return Batches(self._setting.global_batch, self._setting.max_global_batch, self._setting.world_size)
 
     @cached_property
     def _gang(self) -> Hub | Spoke:
@@ -147,12 +152,27 @@ class Job:
         A step of an elastic job has the same samples at every size of its gang: add up the gradient of each part's
         mean loss times `weight` over the parts and then over all ranks, and the sum is the gradient of the mean loss of
         the global batch. `global_batch` is the number of samples of a step; inside Gavel that of the submitted job goes
-        before it. Raises ValueError when there is none.
+        before it. With a `max_global_batch` it may be a multiple of that: see `gain`. Raises ValueError when there is
+        none.
         """
         batch = self.global_batch or global_batch
         if not batch or batch < 1 or (at_most is not None and at_most < 1):
             raise ValueError("micro_batches: say how many samples a step has, and take one at least: global_batch=N")
-        return micro_batches(step, batch, rank=self.rank, world_size=self.world_size, at_most=at_most)
+        start, samples = step * batch, batch
+        if self._batches.may_grow:
+            start, samples, at_most = self._batches.samples(at_most)
+        return micro_batches(start, samples, rank=self.rank, world_size=self.world_size, at_most=at_most)
+
+    def gain(self, squares: float, whole: float) -> float:
+        """Return how many steps the update in progress is worth, by which its learning rate is to be multiplied.
+
+        `squares` is the sum, over all parts of all ranks, of `weight` times the squared norm of the part's mean
+        gradient; `whole` is the squared norm of the gradient that the update is made with. From these the noise of
+        gradients is measured, and while it makes larger batches pay, updates take several global batches, up to the
+        `max_global_batch` of the submission. Called once in a step in every rank, with the same numbers. Always 1
+        without a `max_global_batch`. Source: AdaScale SGD (ICML 2020), section 3.
+        """
+        return self._batches.gain(squares, whole)
 
     def finish(self) -> None:
         """End the training with the step in progress, before the last one: with a checkpoint, and the job is complete.
@@ -201,9 +221,13 @@ class Job:
         setting, gang = self._setting, self._gang
         stop_signal = StopSignal(has_grace=setting.gang_dir is not None)
         begun = resumed(setting, restore)
+        if begun.folder is not None:
+            self._batches.load(begun.folder, begun.step)
         side: Leader | Follower
         if isinstance(gang, Spoke):
-            side = Follower(setting, gang, begun.step, marks=self._marks, asked_to_stop=stop_signal)
+            side = Follower(
+                setting, gang, begun.step, marks=self._marks, batches=self._batches, asked_to_stop=stop_signal
+            )
         else:
             side = Leader(
                 setting,
@@ -215,6 +239,7 @@ class Job:
                 checkpoint_every_s=checkpoint_every_s,
                 metrics=self._metrics,
                 marks=self._marks,
+                batches=self._batches,
                 asked_to_stop=stop_signal,
             )
         return Loop(side, save, setting.checkpoint, stop_signal)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from gavel_runtime._batches import Batches
 from gavel_runtime._checkpoint import begin_checkpoint
 from gavel_runtime._errors import NotSaved
 from gavel_runtime._hub import END, GO, SAVE, STOP, Hub
@@ -46,6 +47,7 @@ class Leader:
         checkpoint_every_s: float | None,
         metrics: Mapping[str, float],
         marks: Marks,
+        batches: Batches,
         asked_to_stop: Callable[[], bool],
     ) -> None:
         gang_dir = setting.gang_dir
@@ -55,7 +57,7 @@ class Leader:
         self._every_rank = every_rank
         self._stated_every_s, self._time_to_loss_s = checkpoint_every_s, setting.time_to_loss_s
         self._stood_still_s: float | None = None  # for the last checkpoint; None before one was written
-        self._metrics, self._marks = metrics, marks
+        self._metrics, self._marks, self._batches = metrics, marks, batches
         self._asked_to_stop = asked_to_stop
         self._a_rank_stops = False
         self._lease = LeaseFile(gang_dir and gang_dir / "lease.json", Lease(setting.lease_expires_boottime_s))
@@ -103,7 +105,7 @@ class Leader:
             time.sleep(_HOLD_POLL_S)
             self._settle(wait=False)
             self._meter.resume(boottime_s())
-        self._hub.release(GO, self.step)
+        self._hub.release(GO, self.step, self._batches.order())
         return GO
 
     def _is_unsaved(self) -> bool:
@@ -146,10 +148,11 @@ class Leader:
             self._report("progress", self.step)
         stops, outside_s = self._hub.step_done()
         self._a_rank_stops |= stops
-        self.step += 1
+        steps = self._batches.update_done()
+        self.step = min(self._end, self.step + steps)
         own_s, work = self._marks.take_step()
         now_s = boottime_s()
-        self._meter.step_done(now_s, max(outside_s, own_s), work)
+        self._batches.took(self._meter.step_done(now_s, max(outside_s, own_s), work, steps))
         is_due = self._meter.steps > 0 and now_s - self._reported_at_s >= self._report_every_s
         if is_due and not logs_later and not self._writing:
             self._report("progress", self.step)
@@ -200,6 +203,7 @@ class Leader:
 
     def _fill(self, folder: Path, save: Save) -> object:
         rest = save(folder)
+        self._batches.save(folder)
         if self._every_rank:
             self._a_rank_stops |= self._hub.step_done()[0]
         return rest
@@ -249,7 +253,11 @@ class Leader:
     ) -> None:
         steps, seconds, work = measured
         self._reported_at_s, self._is_report_left = boottime_s(), False
-        extra = _filled(metrics=dict(self._metrics), total_steps=self._unsaid_steps, phases=self._marks.take_phases())
+        extra = _filled(
+            metrics=self._batches.metrics() | dict(self._metrics),
+            total_steps=self._unsaid_steps,
+            phases=self._marks.take_phases(),
+        )
         self._reports.write(
             kind, step, steps=steps, seconds=seconds, more={**extra, **_filled(work=work), **more}, durable=durable
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Protocol
 
+from gavel_runtime._batches import Batches
 from gavel_runtime._hub import GO, SAVE, STOP, Spoke
 from gavel_runtime._leader import EXIT_PREEMPTED, Save
 from gavel_runtime._marks import Marks
@@ -127,9 +128,17 @@ class Follower:
     """The side of every rank but 0. `checkpoint_dir` is where rank 0 makes the folder of a checkpoint."""
 
     def __init__(
-        self, setting: Setting, spoke: Spoke, step: int, *, marks: Marks, asked_to_stop: Callable[[], bool]
+        self,
+        setting: Setting,
+        spoke: Spoke,
+        step: int,
+        *,
+        marks: Marks,
+        batches: Batches,
+        asked_to_stop: Callable[[], bool],
     ) -> None:
         self.step = step
+        self._batches = batches
         self._directory = setting.checkpoint_dir
         self._spoke = spoke
         self._asked_to_stop = asked_to_stop
@@ -139,7 +148,10 @@ class Follower:
 
     def order(self) -> bytes:
         """Wait for the order of rank 0. Raises GangError."""
-        order, self._name = self._spoke.order(self.step)
+        order, step, self._name = self._spoke.order(None if self._batches.may_grow else self.step)
+        if order == GO:
+            self.step = step
+            self._batches.follow(self._name)
         return order
 
     def save(self, save: Save) -> None:

@@ -16,7 +16,7 @@ Measured = tuple[int, float, float]
 
 
 class Meter:
-    """Counts steps and their seconds since the last report, and averages the seconds of a step.
+    """Counts steps and their seconds since the last report, and averages the seconds of an update (a step, or several).
 
     It leaves out the first step after a start (caches are cold, libraries load), the time from a step to `resume`, and
     that in phases besides training. `work` is the units of work of the steps that it counts, if the program says them.
@@ -34,21 +34,23 @@ class Meter:
         """Start counting at this instant: the time since the last step was not training."""
         self._mark_s = now_s
 
-    def step_done(self, now_s: float, outside_s: float = 0.0, work: float = 0.0) -> None:
-        """Count one step of the whole gang, which ended at `now_s`; `outside_s` seconds of it were no training.
+    def step_done(self, now_s: float, outside_s: float = 0.0, work: float = 0.0, steps: int = 1) -> float | None:
+        """Count one update of the whole gang, which ended at `now_s`; `outside_s` seconds of it were no training.
 
-        A step that was nothing else is not counted.
+        It brought so many `steps`. Return its seconds of training; None if it is not counted: the first one, and one
+        that was nothing else.
         """
         elapsed_s, self._mark_s = max(0.0, now_s - self._mark_s), now_s
         if not self._is_warm:
             self._is_warm = True
-            return
-        if outside_s <= 0 or outside_s < elapsed_s:
-            self.steps += 1
-            self.seconds += elapsed_s - max(0.0, outside_s)
-            self.work += work
+            return None
         weight = _NEWEST_WEIGHT if self.step_s else 1.0
         self.step_s += weight * (elapsed_s - self.step_s)
+        if 0 < outside_s >= elapsed_s:
+            return None
+        trained_s = elapsed_s - max(0.0, outside_s)
+        self.steps, self.seconds, self.work = self.steps + steps, self.seconds + trained_s, self.work + work
+        return trained_s
 
     def take(self) -> Measured:
         """Return the steps since the last call, their seconds, and their units of work."""

@@ -19,10 +19,11 @@ class Resumed:
     """Where the job goes on: after `step` steps; the `note` says that this is not the accepted checkpoint.
 
     `startup_s` is how many seconds passed from the start of the process to the loop over its steps, `restore_s` how
-    many loading took.
+    many loading took; `folder` is the checkpoint that was loaded.
     """
 
     step: int
+    folder: Path | None = None
     note: str = ""
     startup_s: float = 0.0
     restore_s: float = 0.0
@@ -39,7 +40,8 @@ def resumed(setting: Setting, restore: Callable[[Path], object] | None) -> Resum
     if setting.checkpoint is None or restore is None:
         return Resumed(setting.start_step, startup_s=startup_s)
     step, note = _restored(setting, setting.checkpoint, restore)
-    return Resumed(step, note, startup_s, boottime_s() - started_s)
+    folder = setting.previous_checkpoint if note else setting.checkpoint
+    return Resumed(step, folder, note, startup_s, boottime_s() - started_s)
 
 
 def _restored(setting: Setting, checkpoint: Path, restore: Callable[[Path], object]) -> tuple[int, str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,17 +16,25 @@ class MicroBatch:
     weight: float
 
 
-def micro_batches(
-    step: int, global_batch: int, *, rank: int, world_size: int, at_most: int | None
-) -> Iterator[MicroBatch]:
-    """Yield the micro-batches of a rank in a step, of about the same size, at most `at_most` samples each.
+def micro_batches(start: int, samples: int, *, rank: int, world_size: int, at_most: int | None) -> Iterator[MicroBatch]:
+    """Yield the micro-batches of a rank in an update, of about the same size, at most `at_most` samples each.
 
-    Step t has the samples from t * global_batch on; ranks take one run of them after another, which differ by one
-    sample at most.
+    The update has so many `samples` from number `start` on; ranks take one run of them after another, which differ by
+    one sample at most.
     """
-    first, last = (global_batch * each // world_size for each in (rank, rank + 1))
+    first, last = (samples * each // world_size for each in (rank, rank + 1))
     own = last - first
-    parts = -(-own // (at_most or own or 1))
+    parts = _parts(own, at_most)
     for part in range(parts):
         begin, end = (first + own * each // parts for each in (part, part + 1))
-        yield MicroBatch(range(step * global_batch + begin, step * global_batch + end), (end - begin) / global_batch)
+        yield MicroBatch(range(start + begin, start + end), (end - begin) / samples)
+
+
+def parts_of_gang(samples: int, world_size: int, at_most: int | None) -> int:
+    """Return how many micro-batches all ranks of an update take together."""
+    ends = [samples * each // world_size for each in range(world_size + 1)]
+    return sum(_parts(end - begin, at_most) for begin, end in pairwise(ends))
+
+
+def _parts(samples: int, at_most: int | None) -> int:
+    return -(-samples // (at_most or samples or 1))

@@ -50,6 +50,7 @@ class Setting:
     start_step: int = 0
     total_steps: int | None = None
     global_batch: int | None = None  # samples of a step of an elastic job
+    max_global_batch: int | None = None  # samples that an update of it may take, where noise makes that pay
     lease_expires_boottime_s: float = math.inf
     gang_key: bytes = b""
     gang_timeout_s: float = GANG_TIMEOUT_S
@@ -84,6 +85,7 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         start_step=int(environment["GAVEL_START_STEP"]),
         total_steps=_number(environment.get("GAVEL_TOTAL_STEPS", "")),
         global_batch=_number(environment.get("GAVEL_GLOBAL_BATCH", "")),
+        max_global_batch=_number(environment.get("GAVEL_MAX_GLOBAL_BATCH", "")),
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),

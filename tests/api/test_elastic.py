@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from gavel.mechanism.cluster.reconcile import env_of
 from gavel.mechanism.jobs.sizes import resized
 from tests.api.conftest import Service
 from tests.api.test_submit import PROGRAM, refused
@@ -44,6 +45,18 @@ def test_a_kind_of_its_own_is_another_with_another_batch(service: Service) -> No
     assert kinds == [f"{name}/net-global-batch-64", f"{name}/net-global-batch-128"]
 
 
+def test_an_update_may_grow_where_that_is_stated(service: Service) -> None:
+    """1 it is shown, and in the kind, 2 a job that is submitted again has it, 3 the ranks are told."""
+    name, ann = service.user()
+    job = submitted(ann, kind=f"{name}/net", max_global_batch=512)
+    assert (job["max_global_batch"], job["kind"]) == (512, f"{name}/net-max-batch-512-global-batch-64")
+    again = ann.post(f"/v1/jobs/{job['id']}/resubmit", json={}).json()
+    assert (again["max_global_batch"], again["kind"]) == (512, job["kind"])
+    assert submitted(ann)["max_global_batch"] is None
+    env = env_of(service.store.job(job["id"]).spec)
+    assert (env["GAVEL_GLOBAL_BATCH"], env["GAVEL_MAX_GLOBAL_BATCH"]) == ("64", "512")
+
+
 def test_the_size_in_force_is_stored_and_shown(service: Service) -> None:
     _, ann = service.user()
     job_id = submitted(ann)["id"]
@@ -74,6 +87,9 @@ def test_one_that_is_submitted_again_has_the_same_sizes(service: Service) -> Non
         ({"sizes": [2, 3, 4]}, "global_batch", "among size 3; the nearest that every size divides: 60 and 72"),
         ({"sizes": [3, 4], "global_batch": 5}, "global_batch", "among sizes 3, 4; the nearest that every"),
         ({"sizes": [1, 8]}, "sizes", "no type has 8 workers; at most 4 fit"),
+        ({"max_global_batch": 127}, "max_global_batch", "at least 128, twice the global batch"),
+        ({"max_global_batch": 128, "global_batch": None, "sizes": []}, "max_global_batch", "with global_batch"),
+        ({"max_global_batch": 1}, "body.max_global_batch", ""),
         ({"scale_factor": 2}, "scale_factor", "the rounds choose one of these"),
         ({"preemptible": False}, "preemptible", "a gang is stopped where its size changes"),
         ({"mode": "interactive", "total_steps": None}, "sizes", "its size cannot change"),

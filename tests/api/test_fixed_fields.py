@@ -31,6 +31,7 @@ OTHER: dict[str, Any] = {
     "scale_factor": 2,
     "sizes": [2, 1],
     "global_batch": 64,
+    "max_global_batch": 256,
     "tier": "silver",
     "deadline_at_s": 1e9,
     "env": {"SEED": "1"},
@@ -80,7 +81,7 @@ def test_a_fixed_field_is_found_by_its_name(name: str) -> None:
 
 
 def test_an_elastic_job_is_the_same_in_whatever_size_it_runs() -> None:
-    elastic = body(sizes=[4, 2, 1], global_batch=64, kind="ann/net")
+    elastic = body(sizes=[4, 2, 1], global_batch=64, max_global_batch=256, kind="ann/net")
     assert changed_fixed_fields(elastic, in_size(spec_of(elastic, ANN, RULES), 4), {}) == []
 
 

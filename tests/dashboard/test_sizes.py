@@ -33,10 +33,13 @@ def happens(dashboard: Dashboard, job: Job, *changes: tuple[float, int]) -> None
 
 def test_the_page_of_an_elastic_job_shows_its_sizes_over_time(dashboard: Dashboard, tab: Tab) -> None:
     """1 before a gang, 2 a chart and a table, without the gangs that had the size of the one before at once, 3 live."""
-    spec = replace(a_spec(tier="default", name="grows", total_steps=100), sizes=(1, 2, 4), global_batch=64)
+    spec = replace(
+        a_spec(tier="default", name="grows", total_steps=100), sizes=(1, 2, 4), global_batch=64, max_global_batch=512
+    )
     job = dashboard.store.submit(spec, key=None, body_hash="", now_s=time.time() - 200).job
     tab.page.goto(f"/jobs/{job.id}")
     expect(tab.page.locator("#sizes-empty")).to_have_text("It has not had workers yet; its sizes are 1, 2, 4.")
+    expect(tab.page.locator("main")).to_contain_text("(elastic; 64 samples in each step, up to 512 in an update)")
     happens(dashboard, job, (180, 1), (120, 0), (119, 2), (60, 0))
     tab.page.reload()
     rows = tab.page.locator("#sizes-table tbody tr")

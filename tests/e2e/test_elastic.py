@@ -1,14 +1,17 @@
 """An elastic job with real processes: its gang grows while it trains, and the training is that of one fixed gang."""
 
+import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from gavel.client import Client, Job
 from gavel.demo.service import ServiceProcess, wait_until
+from workloads.training.elastic import CURVE_FILE
 
 LIMIT_S = 120
 STEPS, BATCH = 800, 48
@@ -90,3 +93,25 @@ def test_a_gang_that_grows_trains_as_one_of_a_fixed_size(tmp_path: Path) -> None
         curve, sizes = result_of(client, job)
     assert set(sizes) == {1, 2} and len(curve) == STEPS
     assert np.allclose(curve, fixed_curve(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.full
+@pytest.mark.timeout(300)
+def test_updates_that_grow_with_the_noise_train_as_well_in_less_time(tmp_path: Path) -> None:
+    """Of two jobs alike, one whose updates may grow: it makes far fewer of them, and its model is as good."""
+    program = [sys.executable, "-u", "-m", "workloads.training.elastic", "--sample-ms", "0.1", "--update-ms", "8"]
+    wanted: dict[str, Any] = {"argv": program, "total_steps": 2500, "sizes": [1, 2], "global_batch": 8}
+    with ServiceProcess(tmp_path / "state", SETTINGS) as running, Client(running.url, running.operator_token) as client:
+        assert wait_until(lambda: bool(client.cluster()["workers"]), LIMIT_S)
+        curves = []
+        for largest in (None, 128):
+            job = client.submit(**wanted, max_global_batch=largest)
+            done = client.wait(job["id"], timeout_s=LIMIT_S)
+            assert (done["state"], done["steps_done"]) == ("COMPLETED", 2500), (done["message"], done["log_tail"])
+            curves.append(np.load(io.BytesIO(b"".join(client.read_file(job["id"], CURVE_FILE)))))
+        grown = client.job(job["id"])["metrics"]
+    same, fewer = curves
+    assert len(same) == 2500 and len(fewer) < 1000
+    assert grown["batch_size"] in (16, 32, 64, 128) and 0 < grown["statistical_efficiency"] <= 1
+    start, end, larger_end = same[:20, 0].mean(), same[-200:, 0].mean(), fewer[-20:, 0].mean()
+    assert larger_end - end < 0.1 * (start - end), (start, end, larger_end)

@@ -49,7 +49,7 @@ def test_the_ranks_share_out_each_sample_of_a_step_once(batch: int, ranks: int, 
     parts = [
         part
         for rank in range(ranks)
-        for part in micro_batches(step, batch, rank=rank, world_size=ranks, at_most=at_most)
+        for part in micro_batches(step * batch, batch, rank=rank, world_size=ranks, at_most=at_most)
     ]
     assert [number for part in parts for number in part.samples] == list(range(step * batch, (step + 1) * batch))
     assert sum(part.weight for part in parts) == pytest.approx(1.0)

@@ -1,8 +1,9 @@
 """A perceptron whose steps are the same global batch at every size of its gang: the program of `gavel demo --elastic`.
 
-The gradients are computed. The time of a step is not theirs: each sample takes `--sample-ms` of its worker, which is
-the time of an accelerator that this machine does not have; what computing leaves of it is waited. Several workers may
-therefore share a core and a gang still be faster than one of them, as long as the cores are not busy all the time.
+The gradients are computed. The time of a step is not theirs: each sample takes `--sample-ms` of its worker, and each
+update `--update-ms`, the time of an accelerator and of a network that this machine does not have; what computing leaves
+of it is waited. Several workers may therefore share a core and a gang still be faster than one of them, as long as the
+cores are not busy all the time. Where the submission lets updates grow, they do, by the noise of the gradients.
 """
 
 import argparse
@@ -47,25 +48,28 @@ class Regression:
 
 
 class Run:
-    """A training and its curve: of each step the mean loss, the size of the gang, and when it was done, Unix time."""
+    """A training and its curve: of each update the mean loss, the size of the gang, and when it was done, Unix time."""
 
-    def __init__(self, seed: int, sample_s: float) -> None:
+    def __init__(self, seed: int, sample_s: float, update_s: float) -> None:
         self._model = Regression(seed)
-        self._sample_s = sample_s
+        self._sample_s, self._update_s = sample_s, update_s
         self.curve: list[tuple[float, float, float]] = []
 
     def step(self, step: int, global_batch: int) -> float:
         """Train on the samples of the step, those of all ranks; return their mean loss."""
-        total = np.zeros(len(self._model.weights) + 1)
+        total = np.zeros(len(self._model.weights) + 2)
         for part in job.micro_batches(step, at_most=AT_MOST, global_batch=global_batch):
             began_s = time.monotonic()
-            total += part.weight * self._model.gradient_and_loss(part.samples)
+            own = self._model.gradient_and_loss(part.samples)
+            total += part.weight * np.append(own, own[:-1] @ own[:-1])
             time.sleep(max(0.0, began_s + self._sample_s * len(part.samples) - time.monotonic()))
+        time.sleep(self._update_s)
         if job.world_size > 1:
             total = np.sum([np.frombuffer(each) for each in job.all_gather(total.tobytes())], axis=0)
-        self._model.weights -= LEARNING_RATE * total[:-1]
-        self.curve.append((float(total[-1]), job.world_size, time.time()))
-        return float(total[-1])
+        gradient, loss, squares = total[:-2], float(total[-2]), float(total[-1])
+        self._model.weights -= LEARNING_RATE * job.gain(squares, float(gradient @ gradient)) * gradient
+        self.curve.append((loss, job.world_size, time.time()))
+        return loss
 
     def save(self, folder: Path) -> None:
         """Write parameters and curve."""
@@ -79,14 +83,15 @@ class Run:
 
 
 def main() -> None:
-    """Train with the options of the command line; rank 0 leaves the curve, (steps, 3), in the output folder."""
+    """Train with the options of the command line; rank 0 leaves the curve, (updates, 3), in the output folder."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--seed", type=int, default=0, help="of the examples and the parameters")
     parser.add_argument("--sample-ms", type=float, default=0.0, help="what a sample takes of its worker")
+    parser.add_argument("--update-ms", type=float, default=0.0, help="what an update takes besides its samples")
     parser.add_argument("--global-batch", type=int, default=48, help="samples of a step; Gavel's goes before it")
     parser.add_argument("--steps", type=int, default=300, help="steps when not run by Gavel")
     arguments = parser.parse_args()
-    run = Run(arguments.seed, arguments.sample_ms / 1000)
+    run = Run(arguments.seed, arguments.sample_ms / 1000, arguments.update_ms / 1000)
     for step in job.steps(checkpoint=run.save, restore=run.load, total=arguments.steps):
         job.report(loss=run.step(step, arguments.global_batch))
     if job.is_rank_zero:

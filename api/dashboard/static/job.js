@@ -205,7 +205,7 @@ function showFacts(job) {
     Code: job.code === null ? "" : codeOf(job.code),
     "Environment sets": job.env.join(", "),
     "Scale factor": job.sizes.length
-      ? `${job.scale_factor} now, of ${job.sizes.join(", ")} (elastic; ${count(job.global_batch)} samples in each step)`
+      ? `${job.scale_factor} now, of ${job.sizes.join(", ")} (elastic; ${count(job.global_batch)} samples in each step${job.max_global_batch ? `, up to ${count(job.max_global_batch)} in an update` : ""})`
       : job.scale_factor,
     "Each worker needs": `${count(job.cpu_cores)} CPU ${job.cpu_cores === 1 ? "core" : "cores"}${job.memory_bytes ? `, ${bytes(job.memory_bytes)} of memory` : ""}`,
     "Runs only on": [

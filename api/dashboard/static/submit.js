@@ -17,6 +17,7 @@ const READ = {
   scale_factor: Number,
   sizes: sizesOf,
   global_batch: Number,
+  max_global_batch: Number,
   priority: Number,
   deadline_at_s: (text) => new Date(text).getTime() / 1000,
   secrets: (text) => text.trim().split(/[\s,]+/),

@@ -159,6 +159,7 @@ class Job(TypedDict):
     scale_factor: int  # Accelerators of its gang; of an elastic job the size in force.
     sizes: list[int]  # Sizes that the gang of an elastic job may have; empty: a rigid job.
     global_batch: int | None  # Samples of one step of an elastic job; null: a rigid job.
+    max_global_batch: int | None  # Samples that an update may grow to; null: each is one step.
     # interactive: a session for people, with an end; service: it has replicas.
     mode: Literal["batch", "interactive", "service"]
     longest_s: float | None  # Most seconds that the session lasts; null: a batch job.

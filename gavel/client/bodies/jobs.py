@@ -103,6 +103,9 @@ class JobSubmit(TypedDict):
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
     # Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.
     global_batch: NotRequired[int | None]
+    # Samples that one update of an elastic job may grow to, where the noise of its gradients makes that pay, for a
+    # program that calls `job.gain`; null: each update is one step.
+    max_global_batch: NotRequired[int | None]
     # Of an elastic job: the numbers of accelerators that its gang may have, or a range such as 1-8, of which those that
     # divide `global_batch` count. The rounds choose one. In place of `scale_factor`.
     sizes: NotRequired[Sequence[int] | str]

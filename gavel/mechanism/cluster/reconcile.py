@@ -24,7 +24,7 @@ from gavel.types import (
     Observation,
     RoundPlan,
 )
-from gavel.types.environment import GLOBAL_BATCH
+from gavel.types.environment import GLOBAL_BATCH, MAX_GLOBAL_BATCH
 
 OWNER = "gavel"
 REPLICA_OUTLASTS_S = 86_400.0  # so that it answers while the scheduler is away
@@ -180,8 +180,11 @@ def _serving(spec: JobSpec) -> str:
 
 
 def env_of(spec: JobSpec) -> Mapping[str, str]:
-    """Return the variables of each rank: the job's, and for an elastic one the samples of a step."""
-    return {**spec.env, GLOBAL_BATCH: str(spec.global_batch)} if spec.is_elastic else spec.env
+    """Return the variables of each rank: the job's, and for an elastic one the samples of a step and of an update."""
+    if not spec.is_elastic:
+        return spec.env
+    largest = {MAX_GLOBAL_BATCH: str(spec.max_global_batch)} if spec.max_global_batch else {}
+    return {**spec.env, GLOBAL_BATCH: str(spec.global_batch), **largest}
 
 
 def argv_of(spec: JobSpec) -> tuple[str, ...]:
