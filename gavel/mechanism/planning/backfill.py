@@ -5,7 +5,7 @@ round's own end. These leases come on top of the target fractions, so nothing is
 job cannot be preempted, what it is given lasts, so the policy is asked anew about those that wait and what is free.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from operator import attrgetter
@@ -314,12 +314,14 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
     sizes = [job.spec.scale_factor for job in jobs]
     needs = _NeedsOf(jobs)
     type_of = {worker.id: worker.accelerator_type for worker in gap.cluster.workers}
+    placed = fill(sizes, behind, rates_and_lag, workers=workers, needs=needs)
+    planned = _planned_generations(gap, {jobs[row].id for row in placed})
     return [
         _now(
             gap,
             Lease(
                 job_id=jobs[row].id,
-                generation=_next_generation(gap, jobs[row]),
+                generation=max(jobs[row].generation, planned.get(jobs[row].id, 0)) + 1,
                 combination=(jobs[row].id,),
                 accelerator_type=type_of[ids[0]],
                 worker_ids=ids,
@@ -327,7 +329,7 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
                 expires_at_s=gap.plan.ends_at_s,
             ),
         )
-        for row, ids in fill(sizes, behind, rates_and_lag, workers=workers, needs=needs).items()
+        for row, ids in placed.items()
     ]
 
 
@@ -363,11 +365,14 @@ class _NeedsOf(Sequence[Needs]):
         return self._jobs[row].spec.needs
 
 
-def _next_generation(gap: Gap, job: Job) -> int:
-    """Above every generation that the job had, or that a plan has written down for it."""
+def _planned_generations(gap: Gap, job_ids: Collection[JobId]) -> dict[JobId, int]:
+    """Return the highest generation that a plan has written down for each of these jobs, if one has."""
     plans = (gap.plan, gap.ahead) if gap.ahead else (gap.plan,)
-    planned = [lease.generation for plan in plans for lease in plan.leases if lease.job_id == job.id]
-    return max(job.generation, *planned, 0) + 1
+    leases = [lease for plan in plans for lease in plan.leases if lease.job_id in job_ids]
+    highest: dict[JobId, int] = {}
+    for lease in leases:
+        highest[lease.job_id] = max(lease.generation, highest.get(lease.job_id, 0))
+    return highest
 
 
 def _now(gap: Gap, lease: Lease) -> Lease:

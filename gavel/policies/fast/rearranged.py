@@ -18,7 +18,7 @@ import numpy as np
 from gavel.policies import measures
 from gavel.policies.fast.packed_totals import Floors, packed_greatest
 from gavel.policies.fast.rearranged_alike import alike, by_classes
-from gavel.policies.fast.rearranged_places import NOISE, placed
+from gavel.policies.fast.rearranged_places import NOISE, clear, placed_beside
 from gavel.policies.fast.rearranged_question import Asked, Prices
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.policies.tiers.rearranging import Kept
@@ -120,34 +120,16 @@ def _balanced(asked: Asked, prices: Prices) -> Prices:
 def _settled(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray, float, Prices] | None:
     """Steps 2 and 3."""
     for _ in range(MOST_ROUNDS):
-        fractions, unclear = _clear(asked, prices, band)
+        fractions, unclear = clear(asked, prices, band)
         if len(unclear) > MOST_UNCLEAR:
             return None
-        answer = placed(asked.of(unclear, asked.left(fractions)))
+        answer = placed_beside(asked, fractions, unclear)
         if answer is not None:
-            fractions[unclear], prices, demand = answer
-            of_all = np.zeros(len(asked.scale))
-            of_all[unclear] = demand
-            apart = asked.apart(fractions, prices, of_all)
+            fractions, prices, demand = answer
+            apart = asked.apart(fractions, prices, demand)
             if apart <= EXACT:
                 return fractions, max(0.0, apart), prices
         if len(unclear) == len(asked.scale):
             return None
         band *= 3
     return None
-
-
-def _clear(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray, IntArray]:
-    """Return the fractions (k, m) of jobs whose choice is clear at `prices`, and the rows of the others."""
-    fractions = np.zeros_like(asked.gain)
-    if prices is None:
-        return fractions, np.arange(len(asked.scale))
-    worth = asked.worth(prices)
-    chosen, every = worth.argmax(axis=1), np.arange(len(worth))
-    ordered = np.sort(np.column_stack([worth, np.zeros(len(worth))]), axis=1)
-    clear = ordered[:, -1] - ordered[:, -2] > band * asked.gain.max(axis=1)
-    runs = worth.max(axis=1) > 0
-    clear &= np.where(runs, asked.service[every, chosen], 0.0) >= asked.least
-    taken = np.flatnonzero(clear & runs)
-    fractions[taken, chosen[taken]] = 1.0
-    return fractions, np.flatnonzero(~clear)

@@ -10,7 +10,7 @@ members of each such class have the same; its prices prove how far it is from th
 import numpy as np
 
 from gavel.policies.fast.job_classes import Classes, classes
-from gavel.policies.fast.rearranged_places import NOISE, placed
+from gavel.policies.fast.rearranged_places import NOISE, clear, placed, placed_beside
 from gavel.policies.fast.rearranged_question import Asked, Prices
 from gavel.types import BoolArray, FloatArray, IntArray
 
@@ -22,25 +22,50 @@ ROUNDING = 1e-9  # relative, of what a job keeps
 MOST_PARTS = 15_000  # with more the linear program takes long
 EXACT = 1e-8  # relative distance to the bound: less than one job's place in the order of a class counts
 
+Answer = tuple[FloatArray, float, Prices]
+"""Fractions (k, m), their relative distance to the bound, and prices."""
 
-def by_classes(asked: Asked, kinds: Classes) -> tuple[FloatArray, float, Prices] | None:
+
+def by_classes(asked: Asked, kinds: Classes) -> Answer | None:
     """Return the best fractions (k, m), their relative distance to the bound, and prices; None if they are not valid.
 
     `kinds`: the classes of all jobs, of `alike`.
     """
-    parts, nearest, answer = kinds, NEAREST, None
+    parts, nearest, answer, prices = kinds, NEAREST, None, None
     for _ in range(MOST_ROUNDS):
-        placed_parts = placed(of_classes(asked, parts))
-        if placed_parts is None:
+        found = _answered(asked, parts, prices)
+        if found is None:
             return answer
-        of_part, prices, demand = placed_parts
-        fractions = expanded(asked, parts, of_part)
-        apart = max(0.0, asked.apart(fractions, prices, _demands(asked, prices, demand[parts.of_job])))
-        answer = fractions, apart, prices
-        if apart <= EXACT or len(parts.first) > MOST_PARTS:
+        answer, prices = found, found[2]
+        if answer[1] <= EXACT or len(parts.first) > MOST_PARTS:
             break
-        parts, nearest = _parts(asked, kinds, fractions, nearest), WIDER * nearest
+        parts, nearest = _parts(asked, kinds, answer[0], nearest), WIDER * nearest
     return answer
+
+
+def _answered(asked: Asked, parts: Classes, prices: Prices | None) -> Answer | None:
+    """Return the answer in which the parts are placed; at first only those whose choice is not clear at `prices`.
+
+    These are of the round before, in which what jobs gain was known up to NEARLY.
+    """
+    question = of_classes(asked, parts)
+    fractions, unclear = clear(question, prices, NEARLY)
+    if len(unclear) < len(parts.first):
+        found = _expanded(asked, parts, placed_beside(question, fractions, unclear))
+        if found is not None and found[1] <= EXACT:
+            return found
+    return _expanded(asked, parts, placed(question))
+
+
+def _expanded(
+    asked: Asked, parts: Classes, placed_parts: tuple[FloatArray, Prices, FloatArray] | None
+) -> Answer | None:
+    if placed_parts is None:
+        return None
+    of_part, prices, demand = placed_parts
+    fractions = expanded(asked, parts, of_part)
+    apart = asked.apart(fractions, prices, _demands(asked, prices, demand[parts.of_job]))
+    return fractions, max(0.0, apart), prices
 
 
 def _demands(asked: Asked, prices: Prices, of_class: FloatArray) -> FloatArray:

@@ -36,6 +36,38 @@ def placed(asked: Asked) -> tuple[FloatArray, Prices, FloatArray] | None:
     return fractions, Prices(np.maximum(0.0, -of_types), np.maximum(0.0, of_groups), caps), demand
 
 
+def placed_beside(
+    asked: Asked, fractions: FloatArray, unclear: IntArray
+) -> tuple[FloatArray, Prices, FloatArray] | None:
+    """Return what `placed` does, where only the `unclear` jobs are placed, beside the `fractions` of the others."""
+    answer = placed(asked.of(unclear, asked.left(fractions)))
+    if answer is None:
+        return None
+    every, demand = fractions.copy(), np.zeros(len(asked.scale))
+    every[unclear], prices, demand[unclear] = answer
+    return every, prices, demand
+
+
+def clear(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray, IntArray]:
+    """Return the fractions (k, m) of jobs whose choice is clear at `prices`, and the rows of the others.
+
+    It is clear if the best choice is ahead of the next by more than `band` times what the job could gain at most. None:
+    nobody's is.
+    """
+    fractions = np.zeros_like(asked.gain)
+    if prices is None:
+        return fractions, np.arange(len(asked.scale))
+    worth = asked.worth(prices)
+    chosen, every = worth.argmax(axis=1), np.arange(len(worth))
+    ordered = np.sort(np.column_stack([worth, np.zeros(len(worth))]), axis=1)
+    is_clear = ordered[:, -1] - ordered[:, -2] > band * asked.gain.max(axis=1)
+    runs = worth.max(axis=1) > 0
+    is_clear &= np.where(runs, asked.service[every, chosen], 0.0) >= asked.least
+    taken = np.flatnonzero(is_clear & runs)
+    fractions[taken, chosen[taken]] = 1.0
+    return fractions, np.flatnonzero(~is_clear)
+
+
 def _constraints(asked: Asked, rows: IntArray, kinds: IntArray, asking: IntArray) -> simplex.ByColumn:
     """One column for each type that a job can use; rows: time, workers, service of groups, of jobs, workers capped."""
     k, (c, m), g = len(asked.scale), asked.capped.shape, len(asked.together)
