@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.optimize import linprog
 
+from benchmarks import elastic_rounds
 from benchmarks.elastic_jobs import RESTART_S as RESTARTS
 from benchmarks.elastic_jobs import SIZES, TYPES, WORKERS, ElasticJob, configurations, is_usual, place_of, workload
 from benchmarks.table import Row, run
@@ -206,6 +207,7 @@ def rows(quick: bool) -> Iterator[Row]:
                     yield Row(f"{name}, {rule}: off the published mean", 100 * abs(mean_h / published_h - 1), "%", 10)
             yield from _shown(f"{name}, {rule}", result, mean_h)
             yield Row(f"{name}, {rule}: below Sia's mean", 100 * (1 - mean_h / baseline_h), "%", is_detail=True)
+    yield from elastic_rounds.rows(quick)
 
 
 def at_scale(jobs: int, times: int, most_ms: float, repetitions: int) -> Iterator[Row]:

@@ -213,15 +213,19 @@ def export_trace(
     with connect() as client:
         jobs = sorted(client.jobs(), key=lambda job: (job["submitted_at_s"], job["id"]))
         table = client.throughputs()["items"]
-        steps_per_s = {job["id"]: _rates(job, table) for job in jobs}
+        steps_per_s = {
+            job["id"]: {size: _rates(job, size, table) for size in job["sizes"] or [job["scale_factor"]]}
+            for job in jobs
+        }
         lines = written(jobs, steps_per_s, client.cluster(), client.tiers())
     with file.open("w", encoding="utf-8") as out:
         out.writelines(lines)
     typer.echo(f"{len(jobs)} jobs written; simulate them: gavel simulate --trace {file}", err=True)
 
 
-def _rates(job: "Job", table: "list[Throughput]") -> dict[str, float]:
-    """Return the job's steps per second by type: its own before its kind's; its user's claim before an estimate."""
+def _rates(job: "Job", size: int, table: "list[Throughput]") -> dict[str, float]:
+    """Return the job's steps per second at a size by type: its own before its kind's; its user's claim before an
+    estimate."""
     from gavel.estimator.kinds import OWN_KIND
     from gavel.ports import ThroughputSource
 
@@ -230,7 +234,7 @@ def _rates(job: "Job", table: "list[Throughput]") -> dict[str, float]:
     for kind in (job["kind"], own):
         for each in table:
             source = ThroughputSource(each["source"])
-            is_its = (each["kind"], each["scale_factor"]) == (kind, job["scale_factor"])
+            is_its = (each["kind"], each["scale_factor"]) == (kind, size)
             if is_its and source is not ThroughputSource.UNKNOWN:
                 rates[source.is_reliable][each["accelerator_type"]] = each["steps_per_s"]
     return {**rates[False], **job["throughputs"], **rates[True]}

@@ -301,8 +301,16 @@ class VirtualCluster:
         )
         self._gangs[gang.key] = gang
         if rate <= 0:
-            message = f"no throughput is known of kind {kind} on {len(launch.worker_ids)} {launch.accelerator_type}"
-            gang.end(now_s, GangExit(outcome=GangOutcome.NOT_STARTED, message=message))
+            gang.end(now_s, self._unable(kind, len(launch.worker_ids), launch.accelerator_type))
+
+    def _unable(self, kind: str, workers: int, name: AcceleratorType) -> GangExit:
+        """Return the end of a gang without a throughput: its program does not fit there if it has one elsewhere."""
+        what = f"kind {kind} on {workers} {name}"
+        elsewhere = {plain_type(worker.accelerator_type) for worker in self._whole.workers}
+        if any(self._throughput.get((kind, workers, each), 0.0) > 0 for each in elsewhere):
+            message = f"CannotRunHere: {what} has no throughput, and has one on other types"
+            return GangExit(outcome=GangOutcome.EXITED, exit_code=1, log_tail=message, message=message)
+        return GangExit(outcome=GangOutcome.NOT_STARTED, message=f"no throughput is known of {what}")
 
     def _make_room(self, gang: VirtualGang, now_s: float) -> None:
         """Let the gang keep half of each worker.

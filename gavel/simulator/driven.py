@@ -166,7 +166,9 @@ class DrivenWorld:
         """Return the job's line: the service's own figures, and those that only a simulation has."""
         spec = job.spec
         rates = [
-            self._scenario.throughput.get((spec.kind, spec.scale_factor, plain_type(name)), 0.0) for name in self._types
+            self._scenario.throughput.get((spec.kind, size, plain_type(name)), 0.0)
+            for size in spec.possible_sizes
+            for name in self._types
         ]
         cost_s = self._scenario.switch_cost_s.get(spec.kind, self._scenario.switch_cost_s.get("", 0.0))
         return replace(

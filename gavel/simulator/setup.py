@@ -225,14 +225,15 @@ class LeftOut:
 class Survey:
     """What one pass over all jobs finds: how many, which are measured, their stated throughputs, what was left out.
 
-    `needs_driver`: some wait for others. `at_once`: the measured jobs if all arrive at the same
-    instant, else empty; if not empty, all of them are active anyway.
+    `by_size` are the throughputs of elastic jobs. `needs_driver`: some wait for others, or are elastic. `at_once`: the
+    measured jobs if all arrive at the same instant, else empty; if not empty, all of them are active anyway.
     """
 
     jobs: int = 0
     measured: int = 0
     at_once: list[TraceJob] = field(default_factory=list)
     stated: dict[tuple[str, int, str], float] = field(default_factory=dict)
+    by_size: dict[tuple[str, int, str], float] = field(default_factory=dict)
     unknown_kind: str = ""
     needs_driver: bool = False
     left_out: tuple[str, ...] = ()
@@ -241,10 +242,12 @@ class Survey:
         """Count one more job."""
         spec = job.spec
         self.jobs += 1
-        self.needs_driver = self.needs_driver or bool(spec.after)
+        self.needs_driver = self.needs_driver or bool(spec.after) or spec.is_elastic
+        for size, of_size in job.steps_per_s.items():
+            self.by_size |= {(spec.kind, size, name): rate for name, rate in of_size.items()}
         for name, rate in spec.throughput_steps_per_s.items():
             self.stated[spec.kind, spec.scale_factor, name] = rate
-        if spec.kind != UNIT_KIND and not spec.throughput_steps_per_s:
+        if spec.kind != UNIT_KIND and not (spec.throughput_steps_per_s or job.steps_per_s):
             self.unknown_kind = self.unknown_kind or spec.kind
         if is_measured:
             self.measured += 1
@@ -272,10 +275,10 @@ def survey(workload: Workload, measure: tuple[int, int] | None) -> Survey:
 def rates(seen: Survey, table: ThroughputTable | None) -> ScaledRates | UnitRates | dict[tuple[str, int, str], float]:
     """Return the throughput of every job: the table's, else what jobs state, else one step a second."""
     if table:
-        return ScaledRates(table)
+        return ScaledRates(replace(table, rates={**table.rates, **seen.by_size}))
     if seen.unknown_kind:
         raise InvalidRequest("throughputs", f"nobody states how fast {seen.unknown_kind!r} is; give --throughputs")
-    return seen.stated or UnitRates()
+    return seen.stated | seen.by_size or UnitRates()
 
 
 def misstated(jobs: Iterable[TraceJob], length_error: float, seed: int) -> Iterator[TraceJob]:
@@ -299,12 +302,15 @@ def _generated(name: str, query: str, table: ThroughputTable | None, seed: int) 
         return task_suite.suite(given["workload"], jobs=_number(query, given["jobs"], int), seed=seed)
     if table is None:
         raise InvalidRequest("throughputs", f"the {name} workload is drawn from a throughput table; give one")
-    _check_parameters(name, given, needed={"jobs", "per_hour"}, others={"gangs" if name == "published" else "users"})
+    _check_parameters(
+        name, given, needed={"jobs", "per_hour"}, others={"gangs", "elastic"} if name == "published" else {"users"}
+    )
     jobs, per_hour = _number(query, given["jobs"], int), _number(query, given["per_hour"], float)
     if name == "bursty":
         users = _number(query, given.get("users", "12"), int)
         return generators.bursty(jobs, table, per_hour=per_hour, seed=seed, users=users)
-    return generators.published(jobs, table, per_hour=per_hour, seed=seed, has_gangs=given.get("gangs") == "true")
+    drawn = generators.published(jobs, table, per_hour=per_hour, seed=seed, has_gangs=given.get("gangs") == "true")
+    return generators.elastic(drawn, table) if given.get("elastic") == "true" else drawn
 
 
 def _check_parameters(

@@ -1,8 +1,9 @@
 import pytest
 
 from gavel.clock import ManualClock
+from gavel.mechanism.jobs.infeasibility import evidence_of
 from gavel.ports import ClusterBackend, ExtendLease, ForgetGang, Instruction, LaunchGang, SetResources, StopGang
-from gavel.simulator.cluster import HALVES, VirtualCluster, program
+from gavel.simulator.cluster import HALVES, Throughput, VirtualCluster, program
 from gavel.types import EphemeralResource, GangOutcome, GangSeen, GangState, ReportKind
 from tests.builders import a_cluster
 
@@ -12,9 +13,9 @@ THROUGHPUT = {("mlp", 1, "fast"): 2.5, ("mlp", 1, "slow"): 1.0, ("mlp", 2, "fast
 class Scene:
     """A virtual cluster of two fast workers and a slow one, its clock, and the scheduler's side of a gang."""
 
-    def __init__(self, switch_cost_s: float = 0.0) -> None:
+    def __init__(self, switch_cost_s: float = 0.0, throughput: Throughput = THROUGHPUT) -> None:
         self.clock = ManualClock()
-        self.cluster = VirtualCluster(a_cluster(fast=2, slow=1), THROUGHPUT, self.clock, switch_cost_s)
+        self.cluster = VirtualCluster(a_cluster(fast=2, slow=1), throughput, self.clock, switch_cost_s)
 
     def resource(self, generation: int = 1, job: str = "x", capacity: int = 1, until_s: float = 20.0) -> SetResources:
         return SetResources(
@@ -176,6 +177,13 @@ def test_a_kind_without_a_throughput_does_not_start_and_says_so(scene: Scene) ->
     gang = scene.see()
     assert gang.exit is not None and gang.exit.outcome is GangOutcome.NOT_STARTED
     assert gang.exit.message == "no throughput is known of kind gpt on 1 fast"
+
+
+def test_a_kind_that_has_a_throughput_on_another_type_only_does_not_fit_here() -> None:
+    scene = Scene(throughput={("gpt", 1, "slow"): 1.0})
+    scene.do(scene.resource(), scene.launch(argv=program("gpt")))
+    gang = scene.see()
+    assert gang.exit is not None and evidence_of(gang.exit).startswith("CannotRunHere: kind gpt on 1 fast")
 
 
 def test_a_start_costs_the_switch_before_the_first_step() -> None:

@@ -45,6 +45,16 @@ def test_two_jobs_on_two_types_end_as_computed_by_hand() -> None:
     assert result.utilisation == pytest.approx((100 + 150) / (2 * 150))
 
 
+def test_a_job_that_does_not_fit_a_type_goes_on_elsewhere() -> None:
+    """Nobody has said that it does not fit: its first gang there ends so, at no retry, and no other follows."""
+    rates = {("large", 1, "fast"): 0.0, ("large", 1, "slow"): 2.0}
+    job = SimulatedJob(submitted_at_s=0.0, spec=a_spec(kind="large", total_steps=100, tier="default"))
+    cluster = a_cluster(fast=2, slow=1)
+    (row,) = simulate([job], cluster=cluster, throughput=rates, policy="max_min_fairness", round_duration_s=10.0).rows
+    assert row.state is JobState.COMPLETED and set(row.rounds) <= {"fast", "slow"} and row.rounds["slow"] > 0
+    assert row.rounds.get("fast", 0) <= 1
+
+
 def test_knowing_the_throughputs_beats_an_equal_share_of_every_type() -> None:
     jobs = [a_submission("steep", 800), a_submission("flat", 200)]
     aware, agnostic = run(*jobs), run(*jobs, policy="equal_share")

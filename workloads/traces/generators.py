@@ -5,9 +5,11 @@ Both yield jobs lazily, in order of arrival, and the same ones for the same seed
 
 import math
 import random
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from gavel.types import JobSpec
+from gavel.types.elastic_kinds import elastic_kind
 from workloads.traces.job import TraceJob
 from workloads.traces.throughputs import ThroughputTable
 
@@ -20,6 +22,7 @@ KINDS = (
     "A3C",
     "CycleGAN",
 )
+SIZES = (1, 2, 4, 8)
 REFERENCE_TYPE = "v100"  # the type on which a job takes its drawn duration
 USERS_MEAN_JOBS_PER_BURST = 8
 
@@ -60,6 +63,47 @@ def _published_job(index: int, at_s: float, table: ThroughputTable, draw: random
         scale_factor=size,
     )
     return TraceJob(submitted_at_s=at_s, spec=spec)
+
+
+def elastic(jobs: Iterable[TraceJob], table: ThroughputTable) -> Iterator[TraceJob]:
+    """Yield the jobs, elastic where the table has their global batch at several sizes: 64 samples on each of 4 workers
+    are 256, as 128 on each of 2.
+
+    A step of the table is that of one worker; a step of an elastic job is one of all workers, of its global batch.
+    """
+    for job in jobs:
+        spec, (family, batch) = job.spec, _family_and_batch(job.spec.kind)
+        whole = batch * spec.scale_factor
+        by_size = {
+            size: rates
+            for size in SIZES
+            if whole % size == 0 and (rates := _rates(table, f"{family} (batch size {whole // size})", size))
+        }
+        if batch and len(by_size) > 1:
+            kind = elastic_kind(family, whole)
+            steps = max(1, math.ceil(job.total_steps / spec.scale_factor - 1e-6))
+            spec = replace(
+                spec,
+                kind=kind,
+                total_steps=steps,
+                scale_factor=min(by_size),
+                sizes=tuple(by_size),
+                global_batch=whole,
+            )
+            job = replace(job, spec=spec, steps_per_s=by_size)  # noqa: PLW2901
+        yield job
+
+
+def _family_and_batch(kind: str) -> tuple[str, int]:
+    """Return the model and the samples of a worker in a step; 0: the kind does not say."""
+    family, _, batch = kind.partition(" (batch size ")
+    return family, int(batch.rstrip(")") or 0)
+
+
+def _rates(table: ThroughputTable, kind: str, size: int) -> dict[str, float]:
+    """Return how often a gang of this size does a step with all of its workers, by the types where it can run."""
+    rates = {name: table.rates.get((kind, size, name), 0.0) / size for name in table.accelerator_types}
+    return {name: rate for name, rate in rates.items() if rate > 0}
 
 
 def bursty(jobs: int, table: ThroughputTable, *, per_hour: float, seed: int, users: int = 12) -> Iterator[TraceJob]:

@@ -25,6 +25,9 @@ COPIED = (
     "tier",
     "total_steps",
     "scale_factor",
+    "sizes",
+    "global_batch",
+    "max_global_batch",
     "weight",
     "priority",
     "preemptible",
@@ -41,6 +44,7 @@ COPIED = (
 """Fields of a job that a line has under the same name and with the same value."""
 
 LOWEST_PRIORITY = -1_000
+BY_SIZE = "throughput_steps_per_s_by_size"
 
 Noun = TypeVar("Noun", Node, Worker, Tier)
 
@@ -55,13 +59,13 @@ class Surroundings:
 
 def written(
     jobs: Sequence[Mapping[str, Any]],
-    steps_per_s: Mapping[str, Mapping[str, float]],
+    steps_per_s: Mapping[str, Mapping[int, Mapping[str, float]]],
     cluster: Mapping[str, Any],
     tiers: Iterable[Mapping[str, Any]],
 ) -> Iterator[str]:
     """Yield the lines of a history of `jobs`, oldest first; the arguments have the form of the API's answers.
 
-    `steps_per_s` is {job id: {type: steps/s}}. Times count from the first submission.
+    `steps_per_s` is {job id: {size: {type: steps/s}}}. Times count from the first submission.
     """
     around = {
         name: [_plain(kind, each) for each in cluster[name]] for name, kind in (("nodes", Node), ("workers", Worker))
@@ -80,6 +84,7 @@ def lines_of(jobs: Iterable[TraceJob], around: Surroundings) -> Iterator[str]:
     for job in jobs:
         spec = {name: getattr(job.spec, name) for name in (*COPIED, "deadline_at_s", "after", "throughput_steps_per_s")}
         row = {"id": job.id, "submitted_at_s": job.submitted_at_s, **spec, "total_steps": job.total_steps}
+        row |= {BY_SIZE: job.steps_per_s} if job.steps_per_s else {}
         yield json.dumps(row, default=dict) + "\n"
 
 
@@ -87,8 +92,9 @@ def _each_as_dict(nouns: Iterable[Any]) -> list[dict[str, Any]]:
     return [{field.name: getattr(each, field.name) for field in fields(each)} for each in nouns]
 
 
-def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[str, float]) -> dict[str, Any]:
+def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
     deadline_at_s = job["deadline_at_s"]
+    by_size = {BY_SIZE: {size: dict(rates) for size, rates in steps_per_s.items()}} if job["sizes"] else {}
     return {
         "id": job["id"],
         "submitted_at_s": round(job["submitted_at_s"] - start_s, 3),
@@ -96,7 +102,8 @@ def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[str, floa
         "total_steps": job["total_steps"] or max(1, job["steps_done"]),  # of a job that never said it, what it did
         "deadline_at_s": None if deadline_at_s is None else round(deadline_at_s - start_s, 3),
         "after": list(job["after"]),
-        "throughput_steps_per_s": dict(steps_per_s),
+        "throughput_steps_per_s": {} if by_size else dict(steps_per_s.get(job["scale_factor"], {})),
+        **by_size,
     }
 
 
@@ -148,6 +155,7 @@ def _job(line_number: int, line: str) -> TraceJob | None:
     if line_number == 1 and _is_surroundings(row):
         return None
     deadline = row.get("deadline_at_s")
+    sizes = tuple(sorted({whole(str(size), "sizes") for size in row.get("sizes", ())}))
     spec = JobSpec(
         argv=(),
         kind=str(row["kind"]),
@@ -155,7 +163,10 @@ def _job(line_number: int, line: str) -> TraceJob | None:
         user=str(row.get("user", "nobody")),
         tier=str(row.get("tier", TIER)),
         total_steps=whole(str(row["total_steps"]), "total_steps"),
-        scale_factor=whole(str(row.get("scale_factor", 1)), "scale_factor"),
+        scale_factor=min(sizes) if sizes else whole(str(row.get("scale_factor", 1)), "scale_factor"),
+        sizes=sizes,
+        global_batch=whole(str(row.get("global_batch") or 0), "global_batch", least=0),
+        max_global_batch=whole(str(row.get("max_global_batch") or 0), "max_global_batch", least=0),
         weight=number(str(row.get("weight", 1.0)), "weight", least=1e-9),
         priority=whole(str(row.get("priority", 0)), "priority", least=LOWEST_PRIORITY),
         preemptible=bool(row.get("preemptible", True)),
@@ -172,10 +183,12 @@ def _job(line_number: int, line: str) -> TraceJob | None:
         max_retries=whole(str(row.get("max_retries", 0)), "max_retries", least=0),
         after=tuple(str(each) for each in row.get("after", ())),
         deadline_at_s=None if deadline is None else number(str(deadline), "deadline_at_s", least=-1e12),
-        throughput_steps_per_s={
-            str(name): number(str(rate), f"throughput on {name}")
-            for name, rate in row.get("throughput_steps_per_s", {}).items()
-        },
+        throughput_steps_per_s=_rates(row.get("throughput_steps_per_s", {})),
     )
+    by_size = {whole(size, BY_SIZE): _rates(rates) for size, rates in row.get(BY_SIZE, {}).items()}
     submitted_at_s = number(str(row["submitted_at_s"]), "submitted_at_s")
-    return TraceJob(submitted_at_s=submitted_at_s, spec=spec, id=str(row.get("id", "")))
+    return TraceJob(submitted_at_s=submitted_at_s, spec=spec, id=str(row.get("id", "")), steps_per_s=by_size)
+
+
+def _rates(row: Mapping[str, Any]) -> dict[str, float]:
+    return {str(name): number(str(rate), f"throughput on {name}") for name, rate in row.items()}

@@ -1,11 +1,11 @@
 """A job of a trace, and how all readers report a line that they cannot use."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from gavel.errors import InvalidRequest
-from gavel.types import JobSpec
+from gavel.types import AcceleratorType, JobSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +14,8 @@ class TraceJob:
 
     Other jobs of the trace refer to it by `id`, in `spec.after`. Where the submission does not say how many steps the
     job has (`spec.total_steps` None), its program says `program_steps` when it starts. A job with `ends_at_step` ends
-    there, whatever its submission and its program say.
+    there, whatever its submission and its program say. `steps_per_s` are the speeds of an elastic job by size and type;
+    it never has a size without one.
     """
 
     submitted_at_s: float
@@ -22,6 +23,7 @@ class TraceJob:
     id: str = ""
     program_steps: int | None = None
     ends_at_step: int | None = None
+    steps_per_s: Mapping[int, Mapping[AcceleratorType, float]] = field(default_factory=dict)
 
     @property
     def total_steps(self) -> int:
