@@ -63,6 +63,7 @@ from api.schemas.people import (
     UserPut,
     UserView,
 )
+from api.schemas.plans import PlanView
 from api.schemas.scheduling import (
     AllocationRow,
     AllocationView,
@@ -126,6 +127,7 @@ __all__ = [
     "LeaseView",
     "Name",
     "ObjectiveName",
+    "PlanView",
     "PolicyList",
     "PolicyView",
     "ReputationView",

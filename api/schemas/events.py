@@ -17,6 +17,7 @@ class EventView(View):
     gang_size: int | None = Field(
         description="Workers of the job's gang from this event on, 0 where it has ended; null: as many as before."
     )
+    plan: str | None = Field(description="Execution plan of the gang that this event launches; null: none.")
 
 
 class EventList(View):

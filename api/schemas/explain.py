@@ -22,6 +22,15 @@ class BindingView(View):
     workers: int
 
 
+class PlanSpeedView(View):
+    """How fast the job is under one of its execution plans on a type, at its present size."""
+
+    plan: str
+    accelerator_type: str
+    steps_per_s: float | None = Field(description="Null: see `note`.")
+    note: str = Field(description="not measured; not here: the plan does not hold on the type; failed here; or empty.")
+
+
 class ExplanationView(View):
     """Why a job does not run, what would change that, and when it should start and end."""
 
@@ -45,6 +54,9 @@ class ExplanationView(View):
         description="By which objective its tier shares, and when to choose that; empty: the policy knows no tiers."
     )
     would_unblock: list[str] = Field(description="Sentences, what helps soonest first.")
+    plan: str | None = Field(description="Execution plan in force; null: the job has none.")
+    plan_reason: str = Field(description="Which plan it runs under, and why, beside the others; empty without plans.")
+    plan_speeds: list[PlanSpeedView]
     est_start_at_s: float | None = Field(description="Null: it runs, or its start cannot be predicted.")
     est_start_low_at_s: float | None
     est_start_high_at_s: float | None

@@ -35,6 +35,7 @@ from api.schemas.fields import (
 from api.schemas.inference import ServicePatch, ServiceShown, ServiceSubmit
 from api.schemas.needs import NeedsSubmit, NeedsView, ResidenceView
 from api.schemas.notifications import Occasions
+from api.schemas.plans import PlansSubmit, PlansView
 from api.schemas.sessions import SessionSubmit, SessionView
 from api.schemas.startup import StartupView
 from gavel.types import TOTAL_STEPS_MAX, Reason
@@ -159,7 +160,7 @@ class ProgramSubmit(Request):
         return self
 
 
-class JobSubmit(NeedsSubmit, ServiceSubmit, SessionSubmit, ElasticSubmit, ProgramSubmit):
+class JobSubmit(NeedsSubmit, ServiceSubmit, SessionSubmit, ElasticSubmit, PlansSubmit, ProgramSubmit):
     """A job to run: a catalogue kind, or a program of your own (`argv`), or both."""
 
 
@@ -297,7 +298,7 @@ class DeadlineView(View):
 REASONS = "\n".join(f"* `{each.value}`: {each.sentence}" for each in Reason)
 
 
-class JobView(NeedsView, ServiceShown, SessionView, ElasticView, StartupView):
+class JobView(NeedsView, ServiceShown, SessionView, ElasticView, PlansView, StartupView):
     """A job: everything that was submitted, under the same names, and its progress.
 
     `steps_done` is durable, `steps_reported` provisional.

@@ -15,6 +15,7 @@ class LeaseView(View):
     accelerator_type: str
     worker_ids: list[str]
     is_profiling: bool
+    plan: str | None = Field(description="Execution plan of the gang; null: its job has none.")
     starts_at_s: float = Field(description="When its round starts, or later in the round if workers became free.")
     expires_at_s: float
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from api.schemas import JobPatch, JobSubmit
 from api.submission.inference import service_of, stated_service
+from api.submission.plans import as_stored
 from api.submission.resubmission import stated
 from gavel.types import JobSpec
 
@@ -18,6 +19,7 @@ def changed_fixed_fields(body: JobSubmit, spec: JobSpec, catalogue: Collection[s
     before["code"] = before["code"] and before["code"].model_dump()
     if body.service is not None:  # with what the service chose
         after["service"] = stated_service(service_of(body.service))
+    after["plans"] = as_stored(body.plans, spec.possible_sizes)
     if body.argv is not None:  # a kind of the catalogue brings it, and a submission may repeat it
         before["argv"] = list(spec.argv)
     if spec.mode == body.mode != "batch":  # which says that it is not preempted
@@ -31,6 +33,6 @@ def _is_same(name: str, before: Any, after: Any) -> bool:
         return True
     if name == "sizes":
         return bool(sorted(set(after)) == before)
-    if isinstance(after, list) and name != "argv":  # what stands twice in it is stored once
+    if isinstance(after, list) and name not in ("argv", "plans"):  # what stands twice in it is stored once
         return bool(list(dict.fromkeys(after)) == list(dict.fromkeys(before or [])) and before is not None)
     return bool(before == after)

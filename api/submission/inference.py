@@ -17,7 +17,9 @@ from gavel.types.environment import reserved
 from gavel.types.services import ANY_TYPE, MEASURED, NODE
 
 HEADROOM, DOWN_AFTER_S = (ServiceOfJob.model_fields[name].default for name in ("headroom", "down_after_s"))
-NOT_OF_A_SERVICE = ("total_steps", "deadline_at_s", "dump", "restore", "sizes", "global_batch", "max_global_batch")
+NOT_OF_A_SERVICE = (
+    *("total_steps", "deadline_at_s", "dump", "restore", "sizes", "global_batch", "max_global_batch", "plans"),
+)
 NUMBERS = ("replicas", "replicas_min", "replicas_max", "demand", "headroom")  # of a change, as they are stored
 
 

@@ -11,6 +11,7 @@ from api.schemas.code import CodeOfJob
 from api.services import Services
 from api.submission.code import without_lost_diff
 from api.submission.inference import stated_service
+from api.submission.plans import stated_plans
 from api.submission.regions import largest_by_type
 from api.submission.specs import check_stored, spec_of
 from gavel.errors import InvalidRequest
@@ -70,6 +71,7 @@ def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
         "sizes": list(spec.sizes),
         "global_batch": spec.global_batch or None,
         "max_global_batch": spec.max_global_batch or None,
+        "plans": stated_plans(spec),
         "tier": spec.tier,
         "weight": spec.weight,
         "deadline_at_s": spec.deadline_at_s,

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -19,6 +19,7 @@ from api.submission.inference import check_domains, check_rates, check_service, 
 from api.submission.inputs import check_data
 from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
+from api.submission.plans import check_places, check_plans, plans_of, with_first_plan
 from api.submission.regions import check_regions, largest_by_type
 from api.submission.sessions import check_session, longest_s_of
 from api.submission.sizes import check_sizes, sizes_of, smallest_of
@@ -28,9 +29,10 @@ from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
 from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.jobs.non_preemptible_limits import Room
-from gavel.types import CodeVersion, Identity, JobSpec, Scope, Tier
+from gavel.types import CodeVersion, ExecutionPlan, Identity, JobSpec, Scope, Tier, in_plan
 from gavel.types.elastic_kinds import elastic_kind
 from gavel.types.environment import ARRAY_INDEX, reserved
+from gavel.types.execution_plans import plan_kind
 from gavel.types.occasions import Occasion
 
 
@@ -47,6 +49,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_hooks(body)
     _check_fit(body, rules.feasibility.workers)
     check_sizes(body, rules.feasibility.workers)
+    check_plans(body)
     _check_deadline(body, rules.now_s)
     check_session(body, rules.tiers[tier], rules.backend)
     check_service(body, rules.backend)
@@ -73,6 +76,7 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         sizes=sizes_of(body),
         global_batch=body.global_batch or 0,
         max_global_batch=body.max_global_batch or 0,
+        plans=plans_of(body, lambda own: _kind_under(own, kind, body, caller.user)),
         weight=body.weight,
         deadline_at_s=body.deadline_at_s,
         preemptible=body.preemptible and body.mode == "batch",
@@ -99,7 +103,12 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_stay(spec, rules)
     check_domains(spec, rules.feasibility)
     check_rates(spec, rules.feasibility)
-    return spec
+    return with_first_plan(spec)
+
+
+def _kind_under(argv: Sequence[str] | None, kind: str, body: JobSubmit, user: str) -> str:
+    """The kind of a plan's own program, if kinds are made of programs; else that of the job."""
+    return kind if body.kind is not None or argv is None else kind_of(user, argv, body.workdir, body.kind_args)[0]
 
 
 def _check_deadline(body: JobSubmit, now_s: float) -> None:
@@ -134,12 +143,31 @@ def specs_of_array(body: JobArraySubmit, caller: Identity, rules: Rules) -> list
 
 
 def _member(spec: JobSpec, index: int, parameters: Mapping[str, str]) -> JobSpec:
-    argv = tuple(_filled(argument, parameters) for argument in spec.argv)
-    member = replace(spec, argv=argv, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
+    argv = _all_filled(spec.argv, parameters)
+    plans = tuple([replace(plan, argv=_all_filled(plan.argv, parameters)) for plan in spec.plans])
+    member = replace(spec, argv=argv, plans=plans, env={**spec.env, **parameters, ARRAY_INDEX: str(index)})
     if not spec.kind_from:
         return member
     kind, kind_from = kind_of(spec.user, argv, spec.workdir or None, spec.kind_args, spec.argv)
-    return replace(member, kind=elastic_kind(kind, spec.global_batch, spec.max_global_batch), kind_from=kind_from)
+    if not plans:
+        return replace(member, kind=_elastic(kind, spec), kind_from=kind_from)
+    plans = tuple([_of_member(plan, kind, before.argv, spec) for plan, before in zip(plans, spec.plans, strict=True)])
+    return replace(in_plan(replace(member, plans=plans, plan=""), spec.plan), kind_from=kind_from)
+
+
+def _elastic(kind: str, spec: JobSpec) -> str:
+    return elastic_kind(kind, spec.global_batch, spec.max_global_batch)
+
+
+def _of_member(plan: ExecutionPlan, kind: str, template: Sequence[str], spec: JobSpec) -> ExecutionPlan:
+    """The plan of a member of an array, with the kind that its program has; `template`: its command in the array."""
+    if plan.argv:
+        kind, _ = kind_of(spec.user, plan.argv, spec.workdir or None, spec.kind_args, template)
+    return replace(plan, kind=plan_kind(kind, plan.name, spec.global_batch, spec.max_global_batch))
+
+
+def _all_filled(argv: Sequence[str], parameters: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple([_filled(argument, parameters) for argument in argv])
 
 
 def _filled(argument: str, parameters: Mapping[str, str]) -> str:
@@ -236,6 +264,8 @@ def _check_is_plain(body: JobSubmit) -> None:
             raise invalid(name, f"kind {body.kind} brings its own program and environment; leave {name} out")
     if body.sizes:
         raise invalid("sizes", f"the program of kind {body.kind} does not divide its batch; state scale_factor")
+    if body.plans:
+        raise invalid("plans", f"the program of kind {body.kind} knows no plans; leave them out, or give your own argv")
 
 
 def _check_env(env: Mapping[str, str]) -> None:
@@ -304,3 +334,4 @@ def _check_needs(spec: JobSpec, feasibility: Feasibility) -> None:
         raise invalid("accelerator_types", there)
     if unmet := unmet_need(spec, feasibility):
         raise invalid(unmet.field, f"{unmet.message}. {unmet.would_do}")
+    check_places(spec, feasibility)

@@ -2,7 +2,7 @@
 
 from statistics import median
 
-from api.schemas.explain import BindingView, CalibrationView, ExplanationView
+from api.schemas.explain import BindingView, CalibrationView, ExplanationView, PlanSpeedView
 from api.views.memo import Memo
 from gavel.composition import effective
 from gavel.config import Settings
@@ -11,6 +11,7 @@ from gavel.mechanism.explaining.explanation import State, explain
 from gavel.mechanism.explaining.fairness import deficit_s, isolated_share
 from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
 from gavel.mechanism.explaining.headline import headline
+from gavel.mechanism.explaining.plans import plan_sentence, plan_speeds
 from gavel.policies.tiers.objectives import OBJECTIVES
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimator
 from gavel.types import Cluster, Expected, Job, Prediction, tier_objectives
@@ -67,7 +68,7 @@ def _of_now(
 def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> ExplanationView:
     """Return the explanation of a job for a user, with when it starts and ends unless it waits for a person to act."""
     why, start, finish = explain(job, knowledge.state), job_start(job, knowledge), job_end(job, knowledge).finish
-    is_own = job.spec.user == reader
+    is_own, speeds = job.spec.user == reader, plan_speeds(job, knowledge)
     return ExplanationView(
         job_id=job.id,
         sentence=headline(job, why, start=start, finish=finish, now_s=knowledge.state.now_s, is_own=is_own),
@@ -83,9 +84,18 @@ def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> Explanatio
         jobs_ahead=why.jobs_ahead,
         tier_objective=_tier_objective(job, knowledge.state),
         would_unblock=list(why.would_unblock),
+        plan=job.spec.plan or None,
+        plan_reason=plan_sentence(job, speeds, _runs_on(job, knowledge.state)),
+        plan_speeds=[PlanSpeedView.model_validate(each, from_attributes=True) for each in speeds],
         **_instants("est_start", start),
         **_instants("est_finish", finish),
     )
+
+
+def _runs_on(job: Job, state: State) -> str | None:
+    """The accelerator type of the gang that the job has now, in the newest round."""
+    leases = state.record.plan.leases if state.record and job.spec.plans else ()
+    return next((each.accelerator_type for each in leases if each.job_id == job.id), None)
 
 
 def _tier_objective(job: Job, state: State) -> str:

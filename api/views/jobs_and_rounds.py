@@ -16,6 +16,7 @@ from api.schemas import (
     EventView,
     JobView,
     LeaseView,
+    PlanView,
     RoundView,
     ShownState,
     TierView,
@@ -27,7 +28,7 @@ from api.schemas.needs import ResidenceView
 from api.schemas.resources import ResourceView
 from api.views.inference import service_fields
 from gavel.mechanism.explaining.fairness import deficit_s, finish_time_fairness, isolated_share
-from gavel.mechanism.jobs.launches import workers_after
+from gavel.mechanism.jobs.launches import plan_after, workers_after
 from gavel.ports import AuditEntry, JobEvent
 from gavel.types import (
     Allocation,
@@ -183,6 +184,8 @@ def _submitted(spec: JobSpec) -> dict[str, Any]:
         "sizes": list(spec.sizes),
         "global_batch": spec.global_batch or None,
         "max_global_batch": spec.max_global_batch or None,
+        "plan": spec.plan or None,
+        "plans": [PlanView.model_validate(plan, from_attributes=True) for plan in spec.plans],
         "weight": spec.weight,
         "preemptible": spec.preemptible,
         "mode": spec.mode,
@@ -219,6 +222,7 @@ def event_view(event: JobEvent) -> EventView:
         message=event.message,
         round_index=event.round_index,
         gang_size=workers_after(event.kind, event.message),
+        plan=plan_after(event.kind, event.message),
     )
 
 
@@ -241,6 +245,7 @@ def _lease_view(lease: Lease, plan: RoundPlan, is_seen: bool) -> LeaseView:
         accelerator_type=lease.accelerator_type,
         worker_ids=list(lease.worker_ids),
         is_profiling=lease.is_profiling,
+        plan=lease.plan or None,
         starts_at_s=plan.starts_at_s if lease.starts_at_s is None else lease.starts_at_s,
         expires_at_s=lease.expires_at_s,
     )

@@ -31,7 +31,7 @@ from gavel.backends.sandbox_view import OF_ALL
 from gavel.backends.unix_users import give, let_pass, open_state
 from gavel.errors import NotFound
 from gavel.ports import LaunchGang
-from gavel.types.environment import OF_JOB, reserved
+from gavel.types.environment import is_of_job, reserved
 from gavel.types.regions import plain_type
 
 
@@ -178,7 +178,7 @@ def launch_json(  # noqa: PLR0913  settings, each by its name
     """Return the content of launch.json: rank i runs on `gang.worker_ids[i]`. Raises NotFound without a secret."""
     gang_key = secrets.token_hex(16)
     secret = dict(preparation.secrets_of(gang.user, gang.secrets))
-    theirs = {name: value for name, value in gang.env.items() if name in OF_JOB or not reserved(name)}
+    theirs = {name: value for name, value in gang.env.items() if is_of_job(name) or not reserved(name)}
 
     checkpoint = _checkpoint(gang, places)
     devices = devices_of_gang([accelerators[worker].env for worker in gang.worker_ids])

@@ -142,8 +142,15 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
     """
     import yaml
 
+    from gavel.types.elastic_kinds import rigid_kind
+
     view = cast(Mapping[str, Any], job)
     fields = {name: view[name] for name in FIELDS if name != "env" and _is_stated(name, view[name])}
+    if view["sizes"]:
+        fields.pop("scale_factor", None)
+    fields["kind"] = rigid_kind(view["kind"])
+    if view["plans"]:
+        fields["plans"] = [_plan(each) for each in view["plans"]]
     if view["kind_from"]:
         fields.pop("kind", None)
     elif "/" not in view["kind"]:  # a kind of the catalogue brings its own program
@@ -157,6 +164,11 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
     if job["env"]:
         comment += f"# env: values are not shown; it had {', '.join(job['env'])} (give them here, or with --env)\n"
     return comment + str(yaml.safe_dump(fields, sort_keys=False, allow_unicode=True))
+
+
+def _plan(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """The plan of a submission that makes the one that is shown."""
+    return {name: value for name, value in shown.items() if name != "kind" and value not in ([], {}, 0)}
 
 
 def _is_stated(name: str, value: object) -> bool:

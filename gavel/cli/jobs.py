@@ -49,6 +49,7 @@ from gavel.cli.submit_options import (
     Name,
     NodeLabel,
     Notify,
+    Plan,
     Preemptible,
     Priority,
     Profile,
@@ -96,6 +97,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
     sizes: Sizes = "",
     global_batch: GlobalBatch = None,
     max_global_batch: MaxGlobalBatch = None,
+    plan: Plan = None,
     weight: Weight = 1.0,
     deadline: Deadline = None,
     workdir: Workdir = Path(),
@@ -216,7 +218,7 @@ def show_job(job_id: JobId, as_json: Json = False) -> None:
     """Show one job: where it is in a sentence, then its progress and what it received."""
     with connect() as client:
         job = client.job(job_id)
-        events = list(client.events(job_id)) if job["sizes"] and not as_json else []
+        events = list(client.events(job_id)) if (job["sizes"] or job["plans"]) and not as_json else []
         written = () if as_json else written_by(client, job)
         _tell(client, job, as_json, lambda each, sentence: show.job_with(each, sentence, events, written))
 

@@ -1,9 +1,10 @@
 """What a job needs of workers and nodes, in words."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from gavel.client import Event, Job
 from gavel.client.answers.jobs import Residence
+from gavel.client.answers.why_and_what_if import PlanSpeed
 from gavel.code_tree import megabytes
 
 CHANGES_SHOWN = 8
@@ -23,9 +24,25 @@ def worker_rows(each: Job) -> list[tuple[str, str]]:
     elastic = f"{each['scale_factor']} now, of {sizes}; {step}" if sizes else ""
     return [
         ("size", elastic),
+        ("plan", _plan_in_words(each)),
         ("each worker needs", worker_needs(each["cpu_cores"], each["memory_bytes"])),
         *region_rows(each),
     ]
+
+
+def _plan_in_words(each: Job) -> str:
+    """The plan in force, and the sizes at which each plan holds."""
+    plans = "; ".join(f"{plan['name']} at {', '.join(map(str, plan['sizes']))}" for plan in each["plans"])
+    return f"{each['plan']} now, of {plans}" if plans else ""
+
+
+def plan_table(speeds: Iterable[PlanSpeed]) -> str:
+    """Return the speeds of a job under its plans, a line for each accelerator type."""
+    lines: dict[str, list[str]] = {}
+    for each in speeds:
+        rate = each["note"] if each["steps_per_s"] is None else f"{each['steps_per_s']:.3g} steps/s"
+        lines.setdefault(each["accelerator_type"], []).append(f"{each['plan']} {rate}")
+    return "\n".join(f"{name}: {', '.join(speeds)}" for name, speeds in lines.items())
 
 
 def region_rows(each: Job) -> list[tuple[str, str]]:
@@ -40,7 +57,12 @@ def _moves(own: Residence) -> str:
     return f" In {own['moves']} moves {megabytes(own['egress_bytes'])} were copied{cost}." if own["moves"] else ""
 
 
-def size_changes(events: Iterable[Event], instant: Callable[[float], str]) -> str:
+def changes_so_far(events: Sequence[Event], instant: Callable[[float], str]) -> dict[str, str]:
+    """Return the sizes and the plans that the gangs of a job had, with names."""
+    return {"sizes so far": _size_changes(events, instant), "plans so far": _plan_changes(events, instant)}
+
+
+def _size_changes(events: Iterable[Event], instant: Callable[[float], str]) -> str:
     """Return the sizes that the gangs of a job had, the last of them, each with the instant of its first gang."""
     changes: list[tuple[int, float]] = []
     for event in events:
@@ -48,6 +70,16 @@ def size_changes(events: Iterable[Event], instant: Callable[[float], str]) -> st
         if size and (not changes or changes[-1][0] != size):
             changes.append((size, event["at_s"]))
     return ", ".join(f"{size} from {instant(at_s)}" for size, at_s in changes[-CHANGES_SHOWN:])
+
+
+def _plan_changes(events: Iterable[Event], instant: Callable[[float], str]) -> str:
+    """Return the execution plans that the gangs of a job had, the last of them, each with the instant of its first."""
+    changes: list[tuple[str, float]] = []
+    for event in events:
+        plan = event["plan"]
+        if plan and (not changes or changes[-1][0] != plan):
+            changes.append((plan, event["at_s"]))
+    return ", ".join(f"{plan} from {instant(at_s)}" for plan, at_s in changes[-CHANGES_SHOWN:])
 
 
 def how_long_it_stays(each: Job) -> str:

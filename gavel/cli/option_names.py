@@ -25,6 +25,7 @@ OPTIONS = {  # where the option is not the field's own name
     "nodes_added": "--add",
     "nodes_gone": "--remove",
     "parameters": "--array",
+    "plans": "--plan",
     "regions": "--region",
     "secrets": "--secret",
     "session_longest_s": "--session",

@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gavel.cli.checkpoints import measured_rows
-from gavel.cli.needs import how_long_it_stays, size_changes, where_it_runs, worker_rows
+from gavel.cli.needs import changes_so_far, how_long_it_stays, where_it_runs, worker_rows
 from gavel.cli.program import phases_text, program_rows
 from gavel.cli.table import Rows
 from gavel.client import (
@@ -103,8 +103,8 @@ def job(each: Job) -> Table:
 def job_with(
     each: Job, sentence: str, events: Iterable[Event] = (), written: Sequence[WrittenCheckpoint] = ()
 ) -> Group:
-    """Return the sentence about a job, then all facts, with the code of the reason, and the sizes of `events`."""
-    facts = dict(_facts(each, written)) | {"reason": each["reason"], "sizes so far": size_changes(events, instant)}
+    """Return the sentence about a job, then all facts, with the code of the reason, and changes that `events` have."""
+    facts = dict(_facts(each, written)) | {"reason": each["reason"], **changes_so_far(list(events), instant)}
     return Group(harmless(sentence), grid(facts))
 
 

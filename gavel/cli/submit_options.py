@@ -134,6 +134,14 @@ MaxGlobalBatch = Annotated[
         rich_help_panel=NEEDS,
     ),
 ]
+Plan = Annotated[
+    Repeated,
+    typer.Option(
+        metavar="NAME=N,..",
+        help="An execution plan, such as tensor=2,pipeline=1: the rounds choose the fastest; repeatable.",
+        rich_help_panel=NEEDS,
+    ),
+]
 Weight = Annotated[float, typer.Option(help="Relative to your other jobs in the tier.")]
 Deadline = Annotated[float | None, typer.Option(help="Seconds from now until it should be complete.")]
 Env = Annotated[Repeated, typer.Option(metavar="NAME=VALUE", help="Environment; repeatable.")]
@@ -357,6 +365,7 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         **{name: options[name] for name in SAME_NAME},
         "total_steps": options["steps"],
         "sizes": sizes_stated(options["sizes"]),
+        "plans": options["plan"] or [],
         "kind_args": options["kind_args"] or [],
         "service": service_needs(options["service"]),
         "longest_s": seconds_if("--longest", options["longest"]),

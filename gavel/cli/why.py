@@ -12,6 +12,7 @@ from gavel.cli import completion, show
 from gavel.cli.admin import tier_commands
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.jobs import job_commands
+from gavel.cli.needs import plan_table
 from gavel.cli.resolving import JobId
 from gavel.cli.table import Rows
 from gavel.client import Calibration, Effects, Explanation, JobSubmit, NodesAdded, Tier, TierPreview, TierPut
@@ -122,7 +123,10 @@ def _nodes(text: str) -> NodesAdded:
 
 
 def _explained(explanation: Explanation, numbers: bool) -> RenderableType:
-    helps = {"what helps": "\n".join(show.harmless(each) for each in explanation["would_unblock"])}
+    helps = {
+        "what helps": "\n".join(show.harmless(each) for each in explanation["would_unblock"]),
+        "plan": show.harmless(explanation["plan_reason"]),
+    }
     return Group(show.harmless(explanation["sentence"]), show.grid(helps | (facts(explanation) if numbers else {})))
 
 
@@ -145,6 +149,7 @@ def facts(explanation: Explanation) -> dict[str, str | Text]:
         "isolated share": explanation["isolated_share"],
         "place": place,
         "tier": explanation["tier_objective"],
+        "plans": plan_table(explanation["plan_speeds"]),
         "starts": _when(
             explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]
         ),

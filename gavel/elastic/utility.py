@@ -44,14 +44,21 @@ def utility(jobs: ElasticJobs) -> FloatArray:
     """
     flat, slowest = jobs.flat, jobs.slowest
     length_s = jobs.steps_left / slowest
-    left_s = np.divide(jobs.steps_left[:, None], flat, out=np.full(flat.shape, HORIZON_S), where=flat > 0)
-    horizon_s = np.minimum(HORIZON_S, np.maximum(left_s, 1.0))
     kept = _own(jobs)
-    after_restart = np.where(kept, 1.0, horizon_s / (horizon_s + jobs.restart_s[:, None]))
-    relative = flat * after_restart / slowest[:, None]
+    part = np.where(kept, 1.0, after_restart(flat, jobs.steps_left[:, None], jobs.restart_s[:, None]))
+    relative = flat * part / slowest[:, None]
     worth = (jobs.weight * rank_weight(length_s, EVEN_PART))[:, None] * relative**CONCAVITY
     worth = np.where(jobs.is_fixed[:, None] & ~kept, 0.0, worth)
     return worth.reshape(jobs.speed.shape)
+
+
+def after_restart(speed: FloatArray, steps_left: FloatArray, restart_s: FloatArray) -> FloatArray:
+    """Return f, H / (H + restart), of jobs that change to a configuration of this speed; arrays of one shape."""
+    steps_left = np.broadcast_to(steps_left, speed.shape)
+    left_s = np.divide(steps_left, speed, out=np.full(speed.shape, HORIZON_S), where=speed > 0)
+    horizon_s = np.minimum(HORIZON_S, np.maximum(left_s, 1.0))
+    part: FloatArray = horizon_s / (horizon_s + restart_s)
+    return part
 
 
 def _own(jobs: ElasticJobs) -> BoolArray:

@@ -110,7 +110,8 @@ class _Learner:
             self._note(self._interference_rates, key, each, math.log(0.5 / each.seconds))
 
     def _key_of(self, each: Measurement) -> Key:
-        return self._own_kinds.get(each.job_id) or each.kind, each.scale_factor, each.accelerator_type
+        own = kind_of_job(self._own_kinds.get(each.job_id), each.kind)
+        return own, each.scale_factor, each.accelerator_type
 
     def finished(self) -> LearnedState:
         """Return the next state; jobs whose reports are oldest are forgotten first."""
@@ -161,6 +162,11 @@ class _Learner:
             self._own_kinds.put(each.job_id, kind)
             self._rates.put((kind, *key[1:]), restarted(rates, each.job_id))
             self.is_news = True
+
+
+def kind_of_job(own: str | None, kind: str) -> str:
+    """Return the kind whose rates a job of this kind has: its own, if that is of the same plan."""
+    return own if own is not None and own.partition(OWN_KIND)[0] == kind else kind
 
 
 def _newest(entries: Layered[JobId, _Value], most: int) -> Layered[JobId, _Value]:

@@ -18,7 +18,7 @@ from gavel.estimator.evidence import Evidence, on_grid
 from gavel.estimator.interference import Interference, gathered
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.layered import Layered
-from gavel.estimator.learning import LearnedState, learned
+from gavel.estimator.learning import LearnedState, kind_of_job, learned
 from gavel.estimator.matrix import Cells, matrix, question
 from gavel.estimator.memory_fit import fits_together, needed_bytes
 from gavel.estimator.pairs import PairEstimates, Sized
@@ -114,7 +114,7 @@ class ReconciledThroughputs:
 
     def kind_of(self, job: Job) -> str:
         """Return the kind whose rates are the job's: its own kind once it has differed from the rest of its kind."""
-        return self.state.own_kinds.get(job.id) or job.spec.kind
+        return kind_of_job(self.state.own_kinds.get(job.id), job.spec.kind)
 
     # --- answering ----------------------------------------------------------------------------------------------
 

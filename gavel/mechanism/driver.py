@@ -232,7 +232,7 @@ class Driver:
         try:
             parent = tick.round_plans[-1] if tick.round_plans else None
             tick.record = self._decider.decide(tick, jobs, starts_at_s, self._estimator)
-            for job in sizes_taken(tick.index.elastic, tick.record.problem):
+            for job in sizes_taken(tick.index.configurable, tick.record.problem):
                 tick.put(job)
             tick.audit.extend(preemptions(parent, tick.record.plan, tick.jobs, tick.now_s))
         except InvariantViolated as violation:

@@ -29,6 +29,7 @@ from gavel.types import (
     RoundPlan,
     RoundRecord,
     StartupTimes,
+    in_plan,
     in_region,
     in_size,
 )
@@ -149,7 +150,12 @@ def job(row: Any) -> Job:
             written
             | {
                 "id": row.id,
-                "spec": _spec(row.spec, written.get("size"), written.get("residence", {}).get("region", "")),
+                "spec": _spec(
+                    row.spec,
+                    written.get("size"),
+                    written.get("plan", ""),
+                    written.get("residence", {}).get("region", ""),
+                ),
                 "state": row.state,
                 "submitted_at_s": row.submitted_at_s,
                 "steps_done": row.steps_done,
@@ -163,11 +169,11 @@ def job(row: Any) -> Job:
 
 
 @lru_cache(maxsize=SPECS_KEPT)
-def _spec(text: str, size: int | None, region: str) -> JobSpec:
-    """Return a specification in this size and region, the very same one for the same: of a job that runs it is read
-    with each report.
+def _spec(text: str, size: int | None, plan: str, region: str) -> JobSpec:
+    """Return a specification in this size, plan and region, the very same one for the same: of a job that runs it is
+    read with each report.
     """
-    return with_shared_defaults(in_region(in_size(_SPEC.validate_json(text), size), region))
+    return with_shared_defaults(in_region(in_plan(in_size(_SPEC.validate_json(text), size), plan), region))
 
 
 # --- rounds -----------------------------------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from gavel.types import (
     StartupTimes,
     Tier,
     Usage,
+    in_plan,
     in_region,
     in_size,
 )
@@ -180,7 +181,7 @@ class MemoryStore(JobsInMemory):
                 check_progress(job.id, _progress(stored), _progress(job))
             jobs[job.id] = changed(
                 job,
-                spec=in_region(in_size(stored.spec, job.size), job.residence.region),
+                spec=in_region(in_plan(in_size(stored.spec, job.size), job.plan), job.residence.region),
                 submitted_at_s=stored.submitted_at_s,
                 cancel_requested=stored.cancel_requested,
                 pause_requested=stored.pause_requested,

@@ -17,9 +17,21 @@ from gavel.types.allocation import (
 from gavel.types.checkpoints import WrittenCheckpoint
 from gavel.types.cluster import AcceleratorType, Cluster, Node, NodeState, NodeStatus, Worker, WorkerId
 from gavel.types.disk import DiskState
+from gavel.types.execution_plans import ExecutionPlan
 from gavel.types.gangs import GangExit, GangOutcome, GangSeen, GangState, Measurement, Observation, Report, ReportKind
 from gavel.types.infeasible import InfeasibleType
-from gavel.types.jobs import TOTAL_STEPS_MAX, CodeVersion, Job, JobId, JobSpec, JobState, WorkDone, in_region, in_size
+from gavel.types.jobs import (
+    TOTAL_STEPS_MAX,
+    CodeVersion,
+    Job,
+    JobId,
+    JobSpec,
+    JobState,
+    WorkDone,
+    in_plan,
+    in_region,
+    in_size,
+)
 from gavel.types.metrics import MetricPoint
 from gavel.types.needs import EXCLUDED, NO_NEEDS, Needs, Used
 from gavel.types.occupancy import (
@@ -95,6 +107,7 @@ __all__ = [
     "DemandStatus",
     "DiskState",
     "EphemeralResource",
+    "ExecutionPlan",
     "Expected",
     "Fallback",
     "FloatArray",
@@ -150,6 +163,7 @@ __all__ = [
     "WorkerId",
     "WrittenCheckpoint",
     "chain_of",
+    "in_plan",
     "in_region",
     "in_size",
     "largest_lag",

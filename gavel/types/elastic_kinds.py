@@ -6,6 +6,7 @@ Before it stands the largest batch that an update may have, if updates may grow:
 import re
 
 _BATCH = re.compile(r"(?:-max-batch-\d+)?-global-batch-\d+(?=#|$)")
+_PLAN = re.compile(r"\[[^\[\]#]*\](?=#|$)")
 
 
 def elastic_kind(kind: str, global_batch: int, max_global_batch: int = 0) -> str:
@@ -18,8 +19,8 @@ def elastic_kind(kind: str, global_batch: int, max_global_batch: int = 0) -> str
 
 
 def rigid_kind(kind: str) -> str:
-    """Return the kind without its global batch."""
-    return _BATCH.sub("", kind)
+    """Return the kind without its global batch, and without its execution plan."""
+    return _PLAN.sub("", _BATCH.sub("", kind))
 
 
 def divides_its_batch(kind: str) -> bool:

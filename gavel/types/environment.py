@@ -1,5 +1,7 @@
 """Which environment variables a job may set: all but those by which Gavel tells it where it runs."""
 
+from collections.abc import Mapping
+
 _RANK = "it differs from rank to rank; Gavel sets it"
 _TYPE = "it makes the accelerator type; Gavel sets it"
 _RESERVED = {
@@ -21,9 +23,18 @@ _RESERVED = {
 }
 ARRAY_INDEX = "GAVEL_ARRAY_INDEX"
 GLOBAL_BATCH, MAX_GLOBAL_BATCH = "GAVEL_GLOBAL_BATCH", "GAVEL_MAX_GLOBAL_BATCH"
-# Reserved names that a job has from the service before it has a gang.
-OF_JOB = (ARRAY_INDEX, GLOBAL_BATCH, MAX_GLOBAL_BATCH)
+PLAN = "GAVEL_PLAN"  # the name of the execution plan; each of its parameters follows, as in GAVEL_PLAN_TENSOR
 GANG_TIMEOUT = "GAVEL_GANG_TIMEOUT_S"
+
+
+def of_plan(name: str, parameters: Mapping[str, int]) -> dict[str, str]:
+    """Return the variables by which the ranks know their execution plan."""
+    return {PLAN: name, **{f"{PLAN}_{each.upper()}": str(value) for each, value in parameters.items()}}
+
+
+def is_of_job(name: str) -> bool:
+    """Return True for a reserved variable that a job has from the service before it has a gang."""
+    return name in (ARRAY_INDEX, GLOBAL_BATCH, MAX_GLOBAL_BATCH, PLAN) or name.startswith(f"{PLAN}_")
 
 
 def reserved(name: str) -> str:

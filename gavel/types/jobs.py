@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from gavel.types.checkpoints import WrittenCheckpoint
 from gavel.types.cluster import AcceleratorType
+from gavel.types.execution_plans import ExecutionPlan
 from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
 from gavel.types.reasons import Reason
@@ -82,6 +83,8 @@ class JobSpec:
     An elastic job has `sizes` and a `global_batch`: a step is so many samples at every size, and the scheduler sets
     `scale_factor`, the size in force (see `Job.size`). With a `max_global_batch` an update of its training may take
     several global batches, up to that, where the noise of its gradients makes that pay.
+    A job with `plans` runs under one of these; the scheduler sets `plan`, the name of the one in force, and with it the
+    `kind` (see `Job.plan`).
     """
 
     kind: str
@@ -97,6 +100,8 @@ class JobSpec:
     sizes: tuple[int, ...] = ()  # of an elastic job, ascending; (): its gang always has `scale_factor` workers
     global_batch: int = 0  # samples of a step of an elastic job; 0: the program knows
     max_global_batch: int = 0  # samples of the largest update; 0: each update is a step
+    plans: tuple[ExecutionPlan, ...] = ()
+    plan: str = ""  # "": a job without plans
     weight: float = 1.0
     deadline_at_s: float | None = None
     preemptible: bool = True
@@ -157,6 +162,16 @@ class JobSpec:
         return self.sizes or (self.scale_factor,)
 
     @property
+    def has_choice(self) -> bool:
+        """True for a job whose size or plan the rounds choose."""
+        return bool(self.sizes or self.plans)
+
+    @property
+    def plan_in_force(self) -> ExecutionPlan | None:
+        """Return the plan under which the job runs, or ran last; before its first gang its first one; None: no plan."""
+        return next((each for each in self.plans if each.name == self.plan), None)
+
+    @property
     def is_interactive(self) -> bool:
         """True for an interactive session, which has an end and is never preempted before it."""
         return self.longest_s is not None
@@ -177,6 +192,15 @@ def in_size(spec: JobSpec, size: int | None) -> JobSpec:
     if size is None or not spec.is_elastic or size == spec.scale_factor:
         return spec
     return replace(spec, scale_factor=size)
+
+
+def in_plan(spec: JobSpec, plan: str) -> JobSpec:
+    """Return the specification with the plan of this name in force; the same object if it has none or it is in force.
+
+    "" is the plan of a job that has had no gang yet.
+    """
+    wanted = next((each for each in spec.plans if each.name == plan), None)
+    return spec if wanted is None or plan == spec.plan else replace(spec, plan=plan, kind=wanted.kind)
 
 
 def in_region(spec: JobSpec, region: str) -> JobSpec:
@@ -200,7 +224,9 @@ class Job:
     `steps_done` counts steps up to the last accepted checkpoint or the verified end; `steps_reported` is provisional.
     `generation` is the generation of the newest gang that was launched (0: none yet); generations only grow.
     `size` is how many workers the newest gang of an elastic job has, or the next one of a job that waits; None: a rigid
-    job, or one that no round has looked at. `spec.scale_factor` says the same.
+    job, or one that no round has looked at. `spec.scale_factor` says the same. `plan` is the execution plan of the
+    newest gang, "" before the first and for a job without plans; `spec.plan` says the same. `plan_trained` is that of
+    the last gang that has reported.
     `received_s` is wall time held per accelerator type (of an elastic job what its worker seconds are at `size`);
     `isolated_time_s` what the reported steps would have taken on a 1/n share of the cluster (Themis' finish-time
     fairness); `isolated_steps` is the same in steps of an unclipped equal share, so that a better throughput estimate
@@ -234,6 +260,8 @@ class Job:
     steps_reported: int = 0
     attempt: int = 0
     size: int | None = None
+    plan: str = ""
+    plan_trained: str = ""
     generation: int = 0
     version: int = 1
     checkpoint: str | None = None

@@ -61,7 +61,7 @@ class Needs:
             return self
         return replace(
             self,
-            accelerator_types=_both(self.accelerator_types, other.accelerator_types),
+            accelerator_types=both_types(self.accelerator_types, other.accelerator_types),
             accelerator_memory_bytes=self.accelerator_memory_bytes + other.accelerator_memory_bytes,
             node_labels=tuple(sorted({*self.node_labels, *other.node_labels})),
             cpu_cores=max(1, _stated(self.cpu_cores) + _stated(other.cpu_cores)),
@@ -97,8 +97,8 @@ def _stated(cpu_cores: int) -> int:
     return cpu_cores if cpu_cores > 1 else 0
 
 
-def _both(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
-    """The types that both allow."""
+def both_types(one: tuple[str, ...], other: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the types that both allow, in the form of `Needs.accelerator_types`."""
     excluded = {name for name in (*one, *other) if name.startswith(EXCLUDED)}
     allowed = [{name for name in each if not name.startswith(EXCLUDED)} for each in (one, other)]
     if not all(allowed):

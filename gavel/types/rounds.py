@@ -19,7 +19,8 @@ Planner = Literal["lag", "published", "published_shuffled"]
 class Lease:
     """The right of a gang to run on workers until an instant. A worker holds one lease, a job one generation.
 
-    `starts_at_s` None: with its round; set for a lease that was given in the middle of the round.
+    `starts_at_s` None: with its round; set for a lease that was given in the middle of the round. `plan` is the
+    execution plan of the gang, "": its job has none.
     """
 
     job_id: JobId
@@ -31,6 +32,7 @@ class Lease:
     expires_at_s: float
     is_profiling: bool = False
     starts_at_s: float | None = None
+    plan: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,7 +101,8 @@ class PlanInputs:
     accelerator type) pairs that nobody has measured yet. `switch_cost_s` is what a gang of a job kind loses by a move,
     in seconds, `""`: of any other kind. A gang that was started less than `minimum_run_s` before
     the round stays; `started_at_s` says when those that run now were started. The gangs of `starting` stay as well:
-    they have not trained for long enough to keep it (mechanism/planning/starting.py).
+    they have not trained for long enough to keep it (mechanism/planning/starting.py). `plan_on` names the execution
+    plan that a job would have on each accelerator type, by job; jobs without plans are left out.
     """
 
     policy: str
@@ -118,6 +121,7 @@ class PlanInputs:
     minimum_run_s: float = 0.0
     started_at_s: Mapping[JobId, float] = field(default_factory=dict)
     starting: tuple[JobId, ...] = ()
+    plan_on: Mapping[JobId, Mapping[AcceleratorType, str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

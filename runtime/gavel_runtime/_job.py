@@ -75,6 +75,19 @@ class Job:
         return self._setting.global_batch
 
     @property
+    def plan(self) -> Mapping[str, int]:
+        """Parameters of the execution plan that this gang runs under, such as {"tensor": 2}; empty without a plan.
+
+        A checkpoint of another plan has to be loaded, too. Outside Gavel, GAVEL_PLAN_TENSOR=2 sets `tensor`.
+        """
+        return self._setting.plan_parameters
+
+    @property
+    def plan_name(self) -> str:
+        """Name of that plan; empty without one."""
+        return self._setting.plan
+
+    @property
     def is_rank_zero(self) -> bool:
         """Whether this is the rank that writes checkpoints and reports."""
         return self.rank == 0

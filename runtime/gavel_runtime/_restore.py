@@ -89,4 +89,5 @@ def _load(checkpoint: Path, restore: Callable[[Path], object], also: str) -> Non
     try:
         restore(checkpoint)
     except Exception as error:
+        also = also or " (" + _beginning(f"{type(error).__name__}: {error}") + ")"
         raise RuntimeError(f"restore: checkpoint {checkpoint} could not be loaded{also}") from error

@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 GANG_TIMEOUT_S = 60.0
@@ -51,6 +51,8 @@ class Setting:
     total_steps: int | None = None
     global_batch: int | None = None  # samples of a step of an elastic job
     max_global_batch: int | None = None  # samples that an update of it may take, where noise makes that pay
+    plan: str = ""  # name of the execution plan
+    plan_parameters: Mapping[str, int] = field(default_factory=dict)
     lease_expires_boottime_s: float = math.inf
     gang_key: bytes = b""
     gang_timeout_s: float = GANG_TIMEOUT_S
@@ -86,6 +88,8 @@ def setting_from(environment: Mapping[str, str]) -> Setting:
         total_steps=_number(environment.get("GAVEL_TOTAL_STEPS", "")),
         global_batch=_number(environment.get("GAVEL_GLOBAL_BATCH", "")),
         max_global_batch=_number(environment.get("GAVEL_MAX_GLOBAL_BATCH", "")),
+        plan=environment.get("GAVEL_PLAN", ""),
+        plan_parameters=_plan_parameters(environment),
         lease_expires_boottime_s=float(environment["GAVEL_LEASE_EXPIRES_BOOTTIME_S"]),
         gang_key=environment.get("GAVEL_GANG_KEY", "").encode(),
         gang_timeout_s=float(environment.get("GAVEL_GANG_TIMEOUT_S", GANG_TIMEOUT_S)),
@@ -106,6 +110,13 @@ def _refuse_launchers(environment: Mapping[str, str]) -> None:
             "Gavel starts one process for each worker itself, with RANK, WORLD_SIZE, LOCAL_RANK and MASTER_PORT: leave "
             f"the launcher out, and submit the script with --scale-factor {processes}"
         )
+
+
+def _plan_parameters(environment: Mapping[str, str]) -> dict[str, int]:
+    """The parameters of the execution plan: GAVEL_PLAN_TENSOR=2 is `tensor`, 2."""
+    prefix = "GAVEL_PLAN_"
+    named = {name.removeprefix(prefix).lower(): text for name, text in environment.items() if name.startswith(prefix)}
+    return {name: int(text) for name, text in sorted(named.items())}
 
 
 def _inputs(environment: Mapping[str, str]) -> Inputs:
@@ -134,12 +145,16 @@ def _standalone(environment: Mapping[str, str]) -> Setting:
     directory = environment.get("GAVEL_CHECKPOINT_DIR", "")
     outputs = Path(environment.get("GAVEL_OUTPUT_DIR", "outputs"))
     inputs = _inputs(environment)
-    if not directory:
-        return Setting(output_dir=outputs, inputs=inputs)
-    step, checkpoint = _newest(Path(directory))
-    return Setting(
-        output_dir=outputs, inputs=inputs, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step
+    alone = Setting(
+        output_dir=outputs,
+        inputs=inputs,
+        plan=environment.get("GAVEL_PLAN", ""),
+        plan_parameters=_plan_parameters(environment),
     )
+    if not directory:
+        return alone
+    step, checkpoint = _newest(Path(directory))
+    return replace(alone, checkpoint_dir=Path(directory), checkpoint=checkpoint, start_step=step)
 
 
 def _newest(directory: Path) -> tuple[int, Path | None]:

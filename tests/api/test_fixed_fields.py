@@ -30,6 +30,7 @@ OTHER: dict[str, Any] = {
     "total_steps": 5,
     "scale_factor": 2,
     "sizes": [2, 1],
+    "plans": ["data=1"],
     "global_batch": 64,
     "max_global_batch": 256,
     "tier": "silver",
@@ -92,7 +93,15 @@ def test_what_may_be_edited_is_none(name: str) -> None:
 
 @pytest.mark.parametrize(
     "over",
-    [{}, {"tier": "silver"}, {"kind": "ann/other"}, {"notify": ["end"]}, {"code": None}, {"mode": "interactive"}],
+    [
+        {},
+        {"plans": ["data=1", {"name": "a", "argv": ["b"], "sizes": [1]}], "kind": "ann/net"},
+        {"tier": "silver"},
+        {"kind": "ann/other"},
+        {"notify": ["end"]},
+        {"code": None},
+        {"mode": "interactive"},
+    ],
 )
 def test_the_same_body_changes_nothing(over: dict[str, Any]) -> None:
     assert changed_fixed_fields(body(**over), spec_of(body(**over), ANN, RULES), {}) == []

@@ -55,7 +55,8 @@ SESSION = {"mode": "interactive", "longest_s": 600.0, "idle_s": 90.0}
 
 
 SERVICE = {"mode": "service", "service": {"port": 0, "readiness": {"path": "/ready"}, "replicas": 2, "surge": 2}}
-ELASTIC = {"sizes": [1, 2], "global_batch": 4096}
+ELASTIC = {"sizes": [1, 2], "global_batch": 4096, "max_global_batch": 65536}
+PLANNED = {"plans": ["data=1", {"name": "own", "argv": ["./other"]}]}
 
 
 # what does not go together with the rest
@@ -65,6 +66,7 @@ OTHERS: dict[str, dict[str, Any]] = {
     **dict.fromkeys(SESSION, SESSION),
     "service": SERVICE,
     **dict.fromkeys(ELASTIC, ELASTIC),
+    "plans": PLANNED,
 }
 
 
@@ -93,6 +95,10 @@ def test_every_field_of_a_submit_is_in_the_job_s_view(
     assert field in body, "a new field of the submit: give it a value here"
     default = JobSubmit.model_fields[field].default
     assert body[field] != default, "a default would be found by chance"
+    if field == "plans":
+        shown = ann.get(f"/v1/jobs/{job_id}").json()[field]
+        assert [(each["name"], each["argv"]) for each in shown] == [("data=1", []), ("own", ["./other"])]
+        return
     if field == "service":
         shown = ann.get(f"/v1/jobs/{job_id}").json()[field]
         assert {name: shown[name] for name in ("port", "replicas", "surge")} == {"port": 0, "replicas": 2, "surge": 2}
@@ -113,7 +119,8 @@ def test_the_command_line_shows_every_field(
     job["image"] = str(IN_IMAGE["image"])  # of another job than an interpreter of the node, as are the next two
     job["dump"], job["restore"] = SAVED["dump"], SAVED["restore"]
     job["longest_s"], job["idle_s"] = 600.0, 90.0
-    job["sizes"], job["global_batch"] = [1, 2], 4096
+    job["sizes"], job["global_batch"], job["max_global_batch"] = [1, 2], 4096, 65536
+    job["plan"], job["plans"] = "tensor=2", [{"name": "tensor=2", "sizes": [2]}]  # type: ignore[typeddict-item]
     console.print(show.job(job))
     text = console.export_text()
     shown = {
@@ -136,7 +143,9 @@ def test_the_command_line_shows_every_field(
         "data": "vocabulary=https://there.example/words.txt",
         "scale_factor": "×2",
         "sizes": "2 now, of 1, 2",
+        "plans": "tensor=2 now, of tensor=2 at 2",
         "global_batch": "4096 samples in each step",
+        "max_global_batch": "up to 65536 in an update",
         "after": body["after"][0],
         "cpu_cores": "3 CPU cores",
         "memory_bytes": "123.5 MB of memory",

@@ -252,6 +252,29 @@ def test_an_elastic_job_is_submitted_by_a_file_or_by_options(gavel: Run) -> None
     assert of_file_with_range["sizes"] == [1, 2, 4]
 
 
+def test_execution_plans_are_submitted_by_a_file_or_by_options_and_are_the_same_again(gavel: Run) -> None:
+    write(
+        "argv: [python, train.py]\ntotal_steps: 5\nsizes: [1, 2]\nglobal_batch: 64\n"
+        "plans:\n- data=1\n- {name: deep, parameters: {tensor: 2}, argv: [python, deep.py]}\n"
+    )
+    _, of_file, error = gavel("job", "submit", "--file", "job.yaml", "--json")
+    assert [(plan["name"], plan["sizes"]) for plan in of_file["plans"]] == [("data=1", [1, 2]), ("deep", [2])], error
+    _, of_options, _ = gavel(
+        *("job", "submit", "--sizes", "1,2", "--global-batch", "64", "--steps", "5"),
+        *("--plan", "data=1", "--plan", "tensor=2,pipeline=1", "--json", "python", "train.py"),
+    )
+    assert [plan["parameters"] for plan in of_options["plans"]] == [{"data": 1}, {"tensor": 2, "pipeline": 1}]
+    for job in (of_file, of_options):
+        _, text, _ = gavel("job", "spec", job["id"])
+        write(text)
+        code, again, error = gavel("job", "submit", "--file", "job.yaml", "--json")
+        assert code == 0, error
+        names = ("plans", "kind", "sizes", "scale_factor", "argv")
+        assert [again[name] for name in names] == [job[name] for name in names]
+    _, shown, _ = gavel("job", "show", of_options["id"])
+    assert "data=1 now, of data=1 at 1, 2; tensor=2,pipeline=1 at 2" in " ".join(shown.split())
+
+
 def test_the_sizes_that_an_elastic_job_had_are_shown(gavel: Run, service: Service) -> None:
     """Without the gang that had the size of the one before it, and of a long history the last ones."""
     _, job, _ = gavel(

@@ -86,6 +86,19 @@ def test_a_program_of_one_s_own_is_submitted_word_by_word(dashboard: Dashboard, 
     assert (spec.tier, spec.priority, spec.deadline_at_s, spec.labels) == ("silver", 0, None, {})
 
 
+def test_execution_plans_are_submitted_one_on_each_line(dashboard: Dashboard, form: Page) -> None:
+    form.get_by_label("a program of my own").check()
+    form.get_by_label("Program and arguments").fill("python train.py")
+    form.get_by_label("Execution plans", exact=True).fill("tensor=1\n\n tensor=1,chunk=1 \n")
+    submit(form)
+    expect(form.locator("#job-state")).to_have_text("QUEUED")
+    spec = only_job(dashboard).spec
+    assert [plan.name for plan in spec.plans] == ["tensor=1", "tensor=1,chunk=1"]
+    expect(form.locator("#facts")).to_contain_text("tensor=1 now, of tensor=1 (size 1); tensor=1,chunk=1 (size 1)")
+    expect(form.locator("#explain-facts")).to_contain_text("the round chooses one for the type where it starts")
+    expect(form.locator("#explain-facts")).to_contain_text("fast: tensor=1 not measured, tensor=1,chunk=1 not measured")
+
+
 REFUSED = (
     ("Steps", "", "this is needed"),
     ("Steps", "0", "greater than or equal to 1"),

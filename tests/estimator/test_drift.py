@@ -159,3 +159,11 @@ def test_a_type_that_nobody_has_used_may_be_far_faster() -> None:
 def test_no_machine_trains_at_a_billion_steps_a_second() -> None:
     after = learned(ReconciledThroughputs(), [1e12], kind="new-b64")
     assert not answer(after, kind="new-b64").is_measured and after.table()[0].refused == 1
+
+
+def test_a_kind_of_its_own_is_that_of_the_plan_under_which_the_job_differed() -> None:
+    """1 a job differs from its kind under a plan, 2 under another plan it counts as the kind of that plan."""
+    after = running(steady(), [("odd", 30.0)] * 6, generation=2)
+    assert kind_of(after, "odd") == f"{KIND}#odd"
+    other = f"{KIND}[tensor=2]"
+    assert after.kind_of(a_job("odd", spec={"kind": other})) == other

@@ -8,7 +8,7 @@ import pytest
 
 from gavel.errors import InvariantViolated
 from gavel.mechanism.planning.invariants import check_allocation, check_plan
-from gavel.types import Allocation, Certificate, Lease, RoundPlan
+from gavel.types import Allocation, Certificate, ExecutionPlan, Lease, RoundPlan
 from tests.builders import a_cluster, a_job
 
 JOBS = {name: a_job(name) for name in "abc"} | {"two": a_job("two", spec={"scale_factor": 2})}
@@ -108,3 +108,20 @@ def test_nobody_is_promised_more_than_all_its_time_alone_and_packed() -> None:
     for bad in ([[0.6, 0.0], [0.0, 0.25], [0.5, 0.0]], [[-0.1, 0], [0, 0], [0, 0]], [[np.nan, 0], [0, 0], [0, 0]]):
         with pytest.raises(InvariantViolated, match="allocation_is_fractions"):
             check_allocation(replace(fair, time_fraction=np.array(bad)))
+
+
+def test_a_gang_has_one_of_the_plans_of_its_job_and_another_plan_is_another_generation() -> None:
+    own = tuple(ExecutionPlan(name=name, kind=f"net[{name}]", sizes=(size,)) for name, size in (("a", 1), ("b", 2)))
+    jobs = {"j1": a_job("j1", spec={"plans": own, "plan": "a"}), "j2": a_job("j2")}
+    cluster, parent = a_cluster(fast=4), a_plan(a_lease("j1", "fast-0", plan="a"), round_index=0, parent_round_index=-1)
+    check_plan(a_plan(a_lease("j1", "fast-0", plan="a")), cluster=cluster, jobs=jobs, parent=parent)
+    for wrong in (
+        a_lease("j1", "fast-0", plan="c"),
+        a_lease("j1", "fast-0", plan="b"),
+        a_lease("j2", "fast-0", plan="a"),
+    ):
+        with pytest.raises(InvariantViolated, match="plans_hold"):
+            check_plan(a_plan(wrong), cluster=cluster, jobs=jobs, parent=None)
+    both = {"j1": a_job("j1", spec={"plans": (own[0], replace(own[1], sizes=(1,))), "plan": "a"})}
+    with pytest.raises(InvariantViolated, match="generations_grow"):
+        check_plan(a_plan(a_lease("j1", "fast-0", plan="b")), cluster=cluster, jobs=both, parent=parent)

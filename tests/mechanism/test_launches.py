@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.mechanism.jobs.events import EventKind, Launched
-from gavel.mechanism.jobs.launches import launch_message, workers_after
+from gavel.mechanism.jobs.launches import launch_message, plan_after, workers_after
 from gavel.mechanism.jobs.lifecycle import step
 from tests.builders import a_job
 
@@ -27,3 +27,12 @@ def test_the_event_of_a_launch_has_that_sentence() -> None:
 def test_ends_of_gangs_leave_none_and_other_events_change_nothing() -> None:
     assert [workers_after(kind, "on fast-0") for kind in (EventKind.PREEMPTED, EventKind.FINISHED)] == [0, 0]
     assert [workers_after(kind, "on fast-0") for kind in (EventKind.LAUNCHED, "job.edited")] == [None, None]
+
+
+@given(WORKERS, st.from_regex(r"[A-Za-z0-9]([-_.,=A-Za-z0-9]{0,20}[A-Za-z0-9])?", fullmatch=True))
+def test_the_sentence_about_a_launch_says_under_which_plan_it_is(workers: list[str], plan: str) -> None:
+    message = launch_message(workers, 3, 40, plan)
+    assert plan_after(EventKind.LAUNCHED, message) == plan
+    assert workers_after(EventKind.LAUNCHED, message) == len(workers)
+    assert plan_after(EventKind.LAUNCHED, launch_message(workers, 3, 40)) is None
+    assert plan_after(EventKind.PREEMPTED, message) is None

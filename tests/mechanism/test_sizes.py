@@ -45,12 +45,13 @@ def chosen(jobs: Sequence[Job], workers: int, **over: object) -> list[int]:
         "matrix": all_measured,
         "marks": (),
         "held": {},
+        "plan_held": {},
         "staying": (),
         "restart_s": {"": 10.0},
         "round_duration_s": 60.0,
         "of_own_kind": lambda job: job,
     }
-    sized = in_their_sizes(jobs, SizeInputs(**{**inputs, **over}))  # type: ignore[arg-type]
+    sized = in_their_sizes(jobs, SizeInputs(**{**inputs, **over})).jobs  # type: ignore[arg-type]
     assert [job.id for job in sized] == [job.id for job in jobs]
     return [job.spec.scale_factor for job in sized]
 

@@ -22,7 +22,7 @@ def test_its_gradient_is_that_of_its_mean_loss() -> None:
 
 def test_a_step_is_that_of_the_whole_batch_and_a_resumed_training_goes_on(tmp_path: Path) -> None:
     batch = 3 * AT_MOST
-    run, resumed = Run(seed=1, sample_s=0.0), Run(seed=1, sample_s=0.0)
+    run, resumed = Run(seed=1, sample_s=0.0, update_s=0.0), Run(seed=1, sample_s=0.0, update_s=0.0)
     whole = Regression(seed=1).gradient_and_loss(range(batch))[-1]
     assert run.step(0, batch) == pytest.approx(whole, rel=1e-12)
     run.save(tmp_path)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gavel_runtime._job import Job
 from gavel_runtime._samples import micro_batches
+from gavel_runtime._setting import setting_from
 from tests.workloads.gang import Gang
 
 TRAIN = """
@@ -102,3 +103,14 @@ def test_gangs_of_changing_sizes_train_as_one_of_a_fixed_size(tmp_path: Path) ->
     fixed = curve_of(tmp_path / "fixed", 1)
     assert len(fixed) == 12 and fixed[-1] < fixed[0] / 2
     assert curve_of(tmp_path / "changing", 2, 1, 3) == pytest.approx(fixed, rel=1e-9)
+
+
+def test_a_program_sees_its_plan_in_a_gang_and_when_it_is_run_by_hand(tmp_path: Path) -> None:
+    of_plan = {"GAVEL_PLAN": "wide", "GAVEL_PLAN_TENSOR": "2", "GAVEL_PLAN_PIPELINE_STAGES": "4"}
+    by_hand = setting_from(of_plan)
+    assert (by_hand.plan, by_hand.plan_parameters) == ("wide", {"tensor": 2, "pipeline_stages": 4})
+    gang = {"GENERATION": "1", "RANK": "0", "WORLD_SIZE": "1", "GANG_DIR": str(tmp_path), "START_STEP": "0"}
+    gang |= {"CHECKPOINT_DIR": str(tmp_path), "LEASE_EXPIRES_BOOTTIME_S": "1e9"}
+    in_gang = setting_from({f"GAVEL_{name}": value for name, value in gang.items()} | of_plan)
+    assert (in_gang.plan, in_gang.plan_parameters) == ("wide", {"tensor": 2, "pipeline_stages": 4})
+    assert (Job().plan, Job().plan_name) == ({}, "")

@@ -207,6 +207,9 @@ function showFacts(job) {
     "Scale factor": job.sizes.length
       ? `${job.scale_factor} now, of ${job.sizes.join(", ")} (elastic; ${count(job.global_batch)} samples in each step${job.max_global_batch ? `, up to ${count(job.max_global_batch)} in an update` : ""})`
       : job.scale_factor,
+    "Execution plans": job.plans.length
+      ? `${job.plan} now, of ${job.plans.map(({ name, sizes }) => `${name} (size ${sizes.join(", ")})`).join("; ")}`
+      : "",
     "Each worker needs": `${count(job.cpu_cores)} CPU ${job.cpu_cores === 1 ? "core" : "cores"}${job.memory_bytes ? `, ${bytes(job.memory_bytes)} of memory` : ""}`,
     "Runs only on": [
       job.accelerator_types.join(", "),

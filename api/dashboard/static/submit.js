@@ -18,6 +18,7 @@ const READ = {
   sizes: sizesOf,
   global_batch: Number,
   max_global_batch: Number,
+  plans: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
   priority: Number,
   deadline_at_s: (text) => new Date(text).getTime() / 1000,
   secrets: (text) => text.trim().split(/[\s,]+/),

@@ -2,7 +2,7 @@
 
 import { get, now } from "./api.js";
 import { byId, make, say } from "./dom.js";
-import { duration, fixed, labelOf, timeOfDay } from "./format.js";
+import { duration, fixed, labelOf, quantity, timeOfDay } from "./format.js";
 import { offers } from "./shell.js";
 
 /** The explanation of a job; null if this service explains nothing. */
@@ -34,6 +34,8 @@ export function factsOf(job, explained) {
     "Received fraction of time": partsOf(explained.received),
     "Isolated share": explained.isolated_share,
     "Tier": explained.tier_objective || "–",
+    "Execution plan": explained.plan_reason,
+    "Speed by plan": speedsOf(explained.plan_speeds),
     "Lag in rounds": explained.lag_rounds ? fixed(explained.lag_rounds) : "",
     "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
     Starts: when(explained, "start"),
@@ -49,6 +51,13 @@ function bindingOf(binding) {
 }
 
 const partsOf = (parts) => Object.entries(parts).filter(([, part]) => part > 0).map(([type, part]) => `${type} ${fixed(part)}`).join(", ");
+
+/** How fast the job is under each of its plans, by type: "fast: tensor=1 12 steps/s, tensor=2 not measured". */
+function speedsOf(speeds) {
+  const types = [...new Set(speeds.map((each) => each.accelerator_type))];
+  const told = ({ plan, steps_per_s: rate, note }) => `${plan} ${rate === null ? note : `${quantity(rate)} steps/s`}`;
+  return types.map((type) => `${type}: ${speeds.filter((each) => each.accelerator_type === type).map(told).join(", ")}`).join("; ");
+}
 
 /** When a job starts or finishes, with the interval: "in 3 min 20 s (1 min 0 s to 9 min 5 s)"; empty without an estimate. */
 export function when(explained, what) {

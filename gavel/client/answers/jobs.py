@@ -36,6 +36,18 @@ class Deadline(TypedDict):
     message: str  # The reason, with its figures.
 
 
+class Plan(TypedDict):
+    """One plan of a job."""
+
+    name: str
+    parameters: dict[str, int]
+    sizes: list[int]  # Sizes at which it holds.
+    argv: list[str]  # Its own command line; empty: that of the job.
+    accelerator_types: list[str]
+    accelerator_memory_bytes: int
+    kind: str  # The kind under which its speeds are learned.
+
+
 Reason = Literal[
     "PendingEvaluation",
     "BehindFairShare",
@@ -156,6 +168,8 @@ class Job(TypedDict):
     checkpoint_cost_s: float | None  # How long its training stood still for its last checkpoint.
     # Mean seconds until a gang of its size is lost, from which its program chose how often.
     time_to_loss_s: float | None
+    plan: str | None  # The plan in force; before the first gang the first one. Null: the job has no plans.
+    plans: list[Plan]
     scale_factor: int  # Accelerators of its gang; of an elastic job the size in force.
     sizes: list[int]  # Sizes that the gang of an elastic job may have; empty: a rigid job.
     global_batch: int | None  # Samples of one step of an elastic job; null: a rigid job.
@@ -296,6 +310,7 @@ class Event(TypedDict):
     round_index: int | None
     # Workers of the job's gang from this event on, 0 where it has ended; null: as many as before.
     gang_size: int | None
+    plan: str | None  # Execution plan of the gang that this event launches; null: none.
 
 
 class JobBatch(TypedDict):

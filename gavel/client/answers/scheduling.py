@@ -208,6 +208,7 @@ class Lease(TypedDict):
     accelerator_type: str
     worker_ids: list[str]
     is_profiling: bool
+    plan: str | None  # Execution plan of the gang; null: its job has none.
     starts_at_s: float  # When its round starts, or later in the round if workers became free.
     expires_at_s: float
 

@@ -18,6 +18,15 @@ class Binding(TypedDict):
     workers: int
 
 
+class PlanSpeed(TypedDict):
+    """How fast the job is under one of its execution plans on a type, at its present size."""
+
+    plan: str
+    accelerator_type: str
+    steps_per_s: float | None  # Null: see `note`.
+    note: str  # not measured; not here: the plan does not hold on the type; failed here; or empty.
+
+
 class Explanation(TypedDict):
     """Why a job does not run, what would change that, and when it should start and end."""
 
@@ -36,6 +45,9 @@ class Explanation(TypedDict):
     # By which objective its tier shares, and when to choose that; empty: the policy knows no tiers.
     tier_objective: str
     would_unblock: list[str]  # Sentences, what helps soonest first.
+    plan: str | None  # Execution plan in force; null: the job has none.
+    plan_reason: str  # Which plan it runs under, and why, beside the others; empty without plans.
+    plan_speeds: list[PlanSpeed]
     est_start_at_s: float | None  # Null: it runs, or its start cannot be predicted.
     est_start_low_at_s: float | None
     est_start_high_at_s: float | None

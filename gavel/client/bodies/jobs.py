@@ -18,6 +18,19 @@ class CodeOfJob(TypedDict):
     diff: NotRequired[str]  # How they differ, stored with POST /v1/code-diffs; empty: nobody says it.
 
 
+class PlanOfJob(TypedDict):
+    """One way in which the ranks of the job divide its work, which the service may choose."""
+
+    name: NotRequired[str | None]  # Default: the parameters, such as `tensor=2,pipeline=1`.
+    parameters: NotRequired[Mapping[str, int]]  # Told to each rank: `tensor` as GAVEL_PLAN_TENSOR, and so on.
+    # Sizes of the job at which the plan holds. Default: those that the product of the parameters divides.
+    sizes: NotRequired[Sequence[int]]
+    argv: NotRequired[Sequence[str] | None]  # A command line of its own. Default: that of the job.
+    # Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type.
+    accelerator_types: NotRequired[Sequence[str]]
+    accelerator_memory_bytes: NotRequired[int]  # Memory that each accelerator must have for the plan. Default: any.
+
+
 class CheckOfService(TypedDict):
     """How it is found out whether a replica answers."""
 
@@ -101,6 +114,9 @@ class JobSubmit(TypedDict):
     # Of what its user is notified: end, failure, no-progress; []: nothing. Default: what the user chose for all jobs
     # (PUT /v1/notification-settings).
     notify: NotRequired[Sequence[Literal["end", "failure", "no-progress"]] | None]
+    # Execution plans, of which the rounds choose one for each size and accelerator type: objects, or texts such as
+    # `tensor=2,pipeline=1`.
+    plans: NotRequired[Sequence[PlanOfJob | str]]
     # Samples of one step of an elastic job, the same at every size; each of `sizes` divides it.
     global_batch: NotRequired[int | None]
     # Samples that one update of an elastic job may grow to, where the noise of its gradients makes that pay, for a

@@ -23,8 +23,9 @@ from gavel.types import (
     Lease,
     Observation,
     RoundPlan,
+    in_plan,
 )
-from gavel.types.environment import GLOBAL_BATCH, MAX_GLOBAL_BATCH
+from gavel.types.environment import GLOBAL_BATCH, MAX_GLOBAL_BATCH, of_plan
 
 OWNER = "gavel"
 REPLICA_OUTLASTS_S = 86_400.0  # so that it answers while the scheduler is away
@@ -142,13 +143,14 @@ def gang_resources(lease: Lease, node_of: Mapping[str, str], *, lease_grace_s: f
 
 
 def launch(lease: Lease, job: Job, *, job_token: str = "", time_to_loss_s: float = 0.0) -> LaunchGang:
-    """Return the instruction that starts a lease's gang from the job's accepted checkpoint."""
+    """Return the instruction that starts a lease's gang, under its plan, from the job's accepted checkpoint."""
+    spec = in_plan(job.spec, lease.plan)
     return LaunchGang(
         job_id=job.id,
         generation=lease.generation,
         user=job.spec.user,
-        argv=argv_of(job.spec),
-        env=env_of(job.spec),
+        argv=argv_of(spec),
+        env=env_of(spec),
         accelerator_type=lease.accelerator_type,
         worker_ids=lease.worker_ids,
         resource=f"{OWNER}/{resource_name(job.id, lease.generation)}",
@@ -180,19 +182,25 @@ def _serving(spec: JobSpec) -> str:
 
 
 def env_of(spec: JobSpec) -> Mapping[str, str]:
-    """Return the variables of each rank: the job's, and for an elastic one the samples of a step and of an update."""
-    if not spec.is_elastic:
-        return spec.env
-    largest = {MAX_GLOBAL_BATCH: str(spec.max_global_batch)} if spec.max_global_batch else {}
-    return {**spec.env, GLOBAL_BATCH: str(spec.global_batch), **largest}
+    """Return the variables of each rank: the job's, the samples of a step and of an update of an elastic one, and those
+    of its plan.
+    """
+    env, plan = spec.env, spec.plan_in_force
+    if spec.is_elastic:
+        env = {**env, GLOBAL_BATCH: str(spec.global_batch)}
+    if spec.max_global_batch:
+        env = {**env, MAX_GLOBAL_BATCH: str(spec.max_global_batch)}
+    return {**env, **of_plan(plan.name, plan.parameters)} if plan else env
 
 
 def argv_of(spec: JobSpec) -> tuple[str, ...]:
-    """Return the program of each rank: the job's, within the one that calls its `dump` and `restore` if it has them."""
+    """Return the program of each rank: the plan's own or the job's, within the one that calls `dump` and `restore`."""
+    plan = spec.plan_in_force
+    argv = plan.argv if plan and plan.argv else spec.argv
     if not spec.dump:
-        return spec.argv
+        return argv
     python = "python3" if spec.image else "python"
-    return (python, "-m", "gavel_runtime._hooks", spec.dump, spec.restore, *spec.argv)
+    return (python, "-m", "gavel_runtime._hooks", spec.dump, spec.restore, *argv)
 
 
 def _partner(lease: Lease) -> JobId | None:

@@ -13,6 +13,7 @@ from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.explaining.waiting import Binding, Line, Shortage, counted, is_ahead, starting, workers_of
 from gavel.mechanism.jobs.admission_holds import held, month_too_short
 from gavel.mechanism.jobs.infeasibility import marks_of, ruled_out
+from gavel.mechanism.jobs.sizes import variants_of
 from gavel.types import (
     AcceleratorType,
     Cluster,
@@ -143,8 +144,7 @@ def _with_unmet_need(job: Job, state: State) -> Why | None:
     feasibility = Feasibility(state.cluster)
     unmet = unmet_need(job.spec, feasibility)
     if unmet is None:
-        (seen,) = ruled_out([job], state.infeasible)
-        if feasibility.types_of(seen.spec):
+        if any(feasibility.types_of(each.spec) for each in ruled_out(variants_of(job), state.infeasible)):
             return None
         return Why(code=Reason.DOES_NOT_FIT, message="The job fits none of the accelerator types that it may use.")
     message = f"{unmet.message[0].upper()}{unmet.message[1:]}."

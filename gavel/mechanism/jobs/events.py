@@ -30,6 +30,7 @@ class Launched:
     round_index: int
     accelerator_type: AcceleratorType
     worker_ids: tuple[WorkerId, ...]
+    plan: str = ""
 
     kind = EventKind.LAUNCHED
 
@@ -42,6 +43,7 @@ class Launched:
             round_index=lease.round_index,
             accelerator_type=lease.accelerator_type,
             worker_ids=lease.worker_ids,
+            plan=lease.plan,
         )
 
 

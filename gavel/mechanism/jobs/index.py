@@ -25,7 +25,7 @@ class JobIndex:
         self.non_preemptible: dict[JobId, Job] = {}
         self.services: dict[JobId, Job] = {}
         self.replicas: dict[JobId, Job] = {}
-        self.elastic: dict[JobId, Job] = {}
+        self.configurable: dict[JobId, Job] = {}  # whose size or plan the rounds choose
         self.sizes: Counter[int] = Counter()  # how many jobs have gangs of so many workers
         self.newest_at_s = NEVER_S  # no job was submitted after this
         self._keys: dict[JobId, Key] = {}
@@ -59,7 +59,7 @@ class JobIndex:
         _keep(self.non_preemptible, job, not job.spec.preemptible and job.spec.service is None)
         _keep(self.services, job, job.spec.service is not None)
         _keep(self.replicas, job, job.spec.replica is not None)
-        _keep(self.elastic, job, job.spec.is_elastic)
+        _keep(self.configurable, job, job.spec.has_choice)
         if before is None or before.spec is not job.spec:
             self._place(job, before)
 
@@ -72,7 +72,7 @@ class JobIndex:
             self.conditional.pop(job_id, None)
             for subset in (self.non_preemptible, self.services, self.replicas):
                 subset.pop(job_id, None)
-            self.elastic.pop(job_id, None)
+            self.configurable.pop(job_id, None)
             self.sizes[job.spec.scale_factor] -= 1
             self._unplace(self._keys.pop(job_id))
 

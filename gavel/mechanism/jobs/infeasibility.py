@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gavel.types import EXCLUDED, GangExit, GangOutcome, InfeasibleType, Job
+from gavel.types.needs import both_types
 
 MARKS_PER_USER_MAX = 200  # the newest
 EVIDENCE_CHARACTERS_MAX = 200
@@ -45,6 +46,23 @@ def evidence_of(end: GangExit) -> str:
     return line.strip()[:EVIDENCE_CHARACTERS_MAX]
 
 
+def failure_under_plan(job: Job, end: GangExit) -> str:
+    """Return the evidence that a job does not run under the plan of its gang; "" if there is none.
+
+    The gang failed before its first report, and the one that reported last had another plan: most often the checkpoint
+    of that one could not be loaded.
+    """
+    if end.outcome is not GangOutcome.EXITED or end.exit_code == 0 or job.has_reported:
+        return ""
+    if job.plan_trained in ("", job.plan):
+        return ""
+    lines = [line.strip() for line in end.log_tail.splitlines() if line.strip()]
+    last = "".join(each if each.isprintable() else " " for each in (lines[-1:] or [end.message])[0])
+    why = f"it failed before its first step, after plan {job.plan_trained} had run: "
+    room = EVIDENCE_CHARACTERS_MAX - len(why)
+    return why + (last if len(last) <= room else f"…{last[1 - room :]}")  # what went wrong is at the end, behind paths
+
+
 def is_of_kernel(evidence: str) -> bool:
     """Return True if the evidence is a kill by the kernel, which may have been caused by any program of the node."""
     return KILLED_FOR_MEMORY in evidence
@@ -65,11 +83,28 @@ def marks_of(job: Job, marks: Iterable[InfeasibleType]) -> list[InfeasibleType]:
 
 
 def ruled_out(jobs: Iterable[Job], marks: Sequence[InfeasibleType]) -> list[Job]:
-    """Return the jobs as rounds see them: types on which they do not fit are excluded as if their users had said so."""
+    """Return the jobs as rounds see them: types on which they do not fit, or on which the plan in force does not hold,
+    are excluded as if their users had said so.
+    """
     types: dict[tuple[str, str, int], list[str]] = {}
     for mark in marks:
         types.setdefault((mark.user, mark.kind, mark.scale_factor), []).append(f"{EXCLUDED}{mark.accelerator_type}")
-    return [_without(job, types) for job in jobs] if marks else list(jobs)
+    where = [_where_its_plan_holds(job) if job.spec.plans else job for job in jobs]
+    return [_without(job, types) for job in where] if marks else where
+
+
+def _where_its_plan_holds(job: Job) -> Job:
+    spec, plan = job.spec, job.spec.plan_in_force
+    if plan is None or not (plan.accelerator_types or plan.accelerator_memory_bytes):
+        return job
+    return replace(
+        job,
+        spec=replace(
+            spec,
+            accelerator_types=both_types(spec.accelerator_types, plan.accelerator_types),
+            accelerator_memory_bytes=max(spec.accelerator_memory_bytes, plan.accelerator_memory_bytes),
+        ),
+    )
 
 
 def _without(job: Job, types: Mapping[tuple[str, str, int], list[str]]) -> Job:

@@ -8,7 +8,7 @@ from gavel.mechanism.jobs.events import Dismissed, Ended, Event, EventKind, Laun
 from gavel.mechanism.jobs.launches import launch_message
 from gavel.mechanism.jobs.no_progress import LEASES
 from gavel.mechanism.jobs.phases import phases_and_work
-from gavel.mechanism.jobs.sizes import resized
+from gavel.mechanism.jobs.sizes import resized, under_plan
 from gavel.ports import JobEvent
 from gavel.types import (
     AcceleratorType,
@@ -60,7 +60,7 @@ def _after(job: Job, event: Event) -> Job:
     match event:
         case Launched():
             return changed(
-                resized(job, len(event.worker_ids)),
+                under_plan(resized(job, len(event.worker_ids)), event.plan),
                 generation=event.generation,
                 attempt=job.attempt + 1,
                 report_sequence=0,
@@ -71,7 +71,7 @@ def _after(job: Job, event: Event) -> Job:
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
                 reason=Reason.LAUNCHED,
-                message=launch_message(event.worker_ids, event.generation, job.steps_done),
+                message=launch_message(event.worker_ids, event.generation, job.steps_done, event.plan),
             )
         case Ended():
             is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
@@ -124,7 +124,8 @@ def take_reports(job: Job, event: Reported) -> Job:
 def _first_report(job: Job, first: Report, event: Reported) -> dict[str, object]:
     """What the first report of a gang changes besides: its training has begun, so it starts no longer."""
     is_silent = job.no_progress and job.leases_without_checkpoint < LEASES
-    return {"training_since_s": _training_since_s(first, event)} | ({"no_progress": ""} if is_silent else {})
+    began = {"training_since_s": _training_since_s(first, event), "plan_trained": job.plan}
+    return began | ({"no_progress": ""} if is_silent else {})
 
 
 def _training_since_s(first: Report, event: Reported) -> float:

@@ -10,6 +10,7 @@ from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.jobs import infeasibility, lifecycle
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Reported
 from gavel.mechanism.jobs.no_progress import no_progress, silent
+from gavel.mechanism.jobs.sizes import variants_of
 from gavel.mechanism.observing import startup_times
 from gavel.mechanism.observing.accounting import (
     isolated,
@@ -206,23 +207,34 @@ class _JobUpdates:
         if end is None or end.kind not in (EventKind.RETRIED, EventKind.BROKE):
             return end
         evidence = infeasibility.evidence_of(end.exit)
-        if not evidence or not self._is_to_blame(job, gang, evidence):
-            return end
-        mark = InfeasibleType(
-            user=job.spec.user,
-            kind=job.spec.kind,
-            scale_factor=job.spec.scale_factor,
-            accelerator_type=plain_type(gang.accelerator_type),
-            evidence=evidence,
-            job_id=job.id,
-            at_s=end.at_s,
-        )
-        self.tick.infeasible = infeasibility.marked(self.tick.infeasible, mark)
-        (bare,) = infeasibility.ruled_out([job], self.tick.infeasible)
-        left = self.layout.feasibility.types_of(bare.spec)
+        if evidence and self._is_to_blame(job, gang, evidence):
+            return self._elsewhere(job, gang, end, evidence, (gang.accelerator_type,))
+        if evidence := infeasibility.failure_under_plan(job, end.exit):
+            return self._elsewhere(job, gang, end, evidence, self.layout.feasibility.types)
+        return end
+
+    def _elsewhere(
+        self, job: Job, gang: GangSeen, end: Ended, evidence: str, types: Sequence[AcceleratorType]
+    ) -> Ended:
+        """Mark that the job does not run on `types`, under its plan if it has one; it goes on with what is left."""
+        for name in dict.fromkeys(map(plain_type, types)):
+            mark = InfeasibleType(
+                user=job.spec.user,
+                kind=job.spec.kind,
+                scale_factor=job.spec.scale_factor,
+                accelerator_type=name,
+                evidence=evidence,
+                job_id=job.id,
+                at_s=end.at_s,
+            )
+            self.tick.infeasible = infeasibility.marked(self.tick.infeasible, mark)
+        others = infeasibility.ruled_out(variants_of(job), self.tick.infeasible)
+        possible = {name for other in others for name in self.layout.feasibility.types_of(other.spec)}
+        left = [name for name in self.layout.feasibility.types if name in possible]
         kind = EventKind.INFEASIBLE if left else EventKind.BROKE
         goes_on = f"It goes on with {', '.join(left)}." if left else "No accelerator type is left."
-        message = f"The job does not fit {gang.accelerator_type}: {evidence} {goes_on}"
+        under = f" under plan {job.spec.plan}" if job.spec.plan else ""
+        message = f"The job does not fit {gang.accelerator_type}{under}: {evidence} {goes_on}"
         return replace(end, kind=kind, reason=Reason.DOES_NOT_FIT, message=message)
 
     def _is_to_blame(self, job: Job, gang: GangSeen, evidence: str) -> bool:

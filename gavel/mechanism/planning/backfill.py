@@ -327,6 +327,7 @@ def _given(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> list[Lease]:
                 worker_ids=ids,
                 round_index=gap.plan.round_index,
                 expires_at_s=gap.plan.ends_at_s,
+                plan=jobs[row].spec.plan,
             ),
         )
         for row, ids in placed.items()

@@ -16,11 +16,11 @@ from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation, check_plan, needs_are_met
 from gavel.mechanism.planning.non_preemptible import of_tiers, staying, used_of_kept, without_ended
 from gavel.mechanism.planning.planner import Ledger, plan_round, shares_of
-from gavel.mechanism.planning.problem import Solved, as_known, problem_from, restricted, reused, with_staying
+from gavel.mechanism.planning.problem import Matrix, Solved, as_known, problem_from, restricted, reused, with_staying
 from gavel.mechanism.planning.profiling import unmeasured
 from gavel.mechanism.planning.replanning import with_kept
 from gavel.mechanism.planning.sharing import pair_rates
-from gavel.mechanism.planning.sizes import SizeInputs, in_their_sizes
+from gavel.mechanism.planning.sizes import ConfiguredJobs, SizeInputs, in_their_sizes
 from gavel.mechanism.planning.start_budget import charged
 from gavel.mechanism.planning.starting import starting
 from gavel.mechanism.planning.switch_costs import blended, with_startups
@@ -36,6 +36,7 @@ from gavel.types import (
     GangState,
     Job,
     JobId,
+    Lease,
     PlanInputs,
     PlannedJobs,
     RoundPlan,
@@ -111,8 +112,10 @@ class Decider:
         used = used_of_kept(held, (job.spec.needs for job in free_jobs), tick.seen.cluster)
         if (self._layout.cluster, self._layout.used) != (cluster, used):
             self._layout = Layout(cluster, used)
-        free_jobs = self._sized(tick, free_jobs, estimator, parent, early, starts_at_s)
-        problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last)
+        configured = self._configured(tick, free_jobs, estimator, parent, early, starts_at_s)
+        free_jobs = configured.jobs
+        matrix = configured.with_plans(estimator.matrix)
+        problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last, matrix)
         problem = with_staying(problem, of_tiers(tick, kept))
         allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
         # 3. who goes where
@@ -125,7 +128,7 @@ class Decider:
             duration_s=self.settings.round_duration_s,
             kept=tuple(kept),
             used=used,
-            to_profile=self._to_profile(free_jobs, problem, estimator),
+            to_profile=self._to_profile(configured, problem, estimator),
             profiling_workers_fraction=self.settings.profiling_workers_fraction,
             planner=self.settings.planner,
             is_new_allocation=outcome != REUSED,
@@ -133,6 +136,7 @@ class Decider:
             minimum_run_s=self.settings.minimum_run_s,
             started_at_s=_started_at_s(tick) if self.settings.minimum_run_s > 0 else {},
             starting=early,
+            plan_on=configured.plan_on,
         )
         lag_before = last.lag_rounds if last else {}
         plan, lag = plan_round(
@@ -152,7 +156,7 @@ class Decider:
             inputs=inputs,
         )
 
-    def _sized(
+    def _configured(
         self,
         tick: Tick,
         jobs: Sequence[Job],
@@ -160,18 +164,22 @@ class Decider:
         parent: RoundPlan | None,
         early: Collection[JobId],
         starts_at_s: float,
-    ) -> list[Job]:
-        """The jobs of the round in their sizes; those that start, or have not run their minimum yet, keep theirs."""
-        if not tick.index.elastic:
-            return list(jobs)
-        submitted = [tick.jobs[job.id] if job.spec.is_elastic else job for job in jobs]
+    ) -> ConfiguredJobs:
+        """The jobs of the round in their sizes and plans; those that start, or have not run their minimum yet, keep
+        theirs.
+        """
+        if not tick.index.configurable:
+            return ConfiguredJobs(jobs=list(jobs))
+        submitted = [tick.jobs[job.id] if job.spec.has_choice else job for job in jobs]
         since_s = starts_at_s - self.settings.minimum_run_s
         young = {job_id for job_id, at_s in _started_at_s(tick).items() if at_s > since_s}
+        held = _held(tick, parent)
         inputs = SizeInputs(
             feasibility=self._layout.feasibility,
             matrix=estimator.matrix,
             marks=tick.infeasible,
-            held=_held(tick, parent),
+            held={job_id: (lease.accelerator_type, len(lease.worker_ids)) for job_id, lease in held.items()},
+            plan_held={job_id: lease.plan for job_id, lease in held.items()},
             staying=young.union(early),
             restart_s=self.switch_cost_s(tick),
             round_duration_s=self.settings.round_duration_s,
@@ -180,11 +188,16 @@ class Decider:
         return in_their_sizes(submitted, inputs)
 
     def _to_profile(
-        self, jobs: Sequence[Job], problem: AllocationProblem, estimator: ThroughputEstimator
+        self, configured: ConfiguredJobs, problem: AllocationProblem, estimator: ThroughputEstimator
     ) -> tuple[tuple[JobId, AcceleratorType], ...]:
-        """What the round measures; no job that may not be preempted, which would lose its place after the round."""
+        """What the round measures; no job that may not be preempted, which would lose its place after the round.
+
+        A job with plans measures those that are due.
+        """
+        jobs, plans = configured.jobs, configured.plans
         staying = {job.id for job in jobs if not job.spec.preemptible}
-        chosen = self._choose_profiling(jobs, problem, estimator)
+        chosen = [pair for pair in self._choose_profiling(jobs, problem, estimator) if pair[0] not in plans]
+        chosen += [(job.id, name) for job in jobs if job.id in plans for name in plans[job.id].due(job.rounds_received)]
         return tuple(pair for pair in chosen if pair[0] not in staying)
 
     def _charge_unreported(self, last: RoundRecord | None, starts_at_s: float) -> dict[str, float]:
@@ -214,13 +227,14 @@ class Decider:
         feasibility: Feasibility,
         estimator: ThroughputEstimator,
         last: RoundRecord | None,
+        matrix: Matrix,
     ) -> AllocationProblem:
         settings = self.settings
         return problem_from(
             jobs,
             feasibility=feasibility,
             tiers=tick.snapshot.tiers,
-            matrix=estimator.matrix,
+            matrix=matrix,
             now_s=tick.now_s,
             round_duration_s=settings.round_duration_s,
             pair_rates=pair_rates(jobs, feasibility.cluster, estimator, settings),
@@ -241,7 +255,7 @@ class Decider:
         """Return the fractions, by job and type, that the policy gives jobs that wait in the middle of a round."""
         last = tick.round_records[-1] if tick.round_records else None
         waiting = [as_known(job, estimator) for job in jobs]
-        problem = self._problem(tick, waiting, layout.feasibility, estimator, last)
+        problem = self._problem(tick, waiting, layout.feasibility, estimator, last, estimator.matrix)
         cells = self.fractions_now(problem)
         ids, types = problem.job_ids, problem.accelerator_types
         return {(ids[row], types[column]): float(cells[row, column]) for row, column in np.argwhere(cells > 0).tolist()}
@@ -306,11 +320,13 @@ class Decider:
         return replace(shared, is_fallback=True, fallback=why), f"{why.instead}: {failure}"
 
 
-def _held(tick: Tick, parent: RoundPlan | None) -> dict[JobId, tuple[AcceleratorType, int]]:
-    """The accelerator type and the size of the gang that each job has now."""
-    leases = {(lease.job_id, lease.generation): lease for lease in (parent.leases if parent else ())}
-    now = ((job.id, leases.get((job.id, job.generation))) for job in tick.index.leased.values())
-    return {job_id: (lease.accelerator_type, len(lease.worker_ids)) for job_id, lease in now if lease is not None}
+def _held(tick: Tick, parent: RoundPlan | None) -> dict[JobId, Lease]:
+    """The lease of the gang that each job has now; of a job with plans also of the one that is about to start."""
+    leases = {lease.job_id: lease for lease in (parent.leases if parent else ())}
+    now = ((job, leases.get(job.id)) for job in tick.index.leased.values())
+    held = {job.id: lease for job, lease in now if lease is not None and lease.generation == job.generation}
+    planned = ((job, leases.get(job.id)) for job in tick.index.configurable.values() if job.spec.plans)
+    return held | {job.id: lease for job, lease in planned if lease is not None and lease.generation > job.generation}
 
 
 def _started_at_s(tick: Tick) -> dict[JobId, float]:

@@ -32,6 +32,7 @@ def check_plan(
     one_lease_per_job(plan)
     pairs_share_their_workers(plan)
     whole_gangs_of_one_type(live, cluster, jobs)
+    plans_hold(live, jobs)
     generations_grow(live, jobs, parent)
     rounds_increase(plan, parent)
 
@@ -83,6 +84,19 @@ def whole_gangs_of_one_type(leases: Iterable[Lease], cluster: Cluster, jobs: Map
             raise InvariantViolated("whole_gangs_of_one_type", f"job {lease.job_id} got {lease.worker_ids} of {types}")
 
 
+def plans_hold(leases: Iterable[Lease], jobs: Mapping[JobId, Job]) -> None:
+    """I11: the gang of a job with execution plans runs under one of these, which holds at its size."""
+    for lease in leases:
+        job = jobs.get(lease.job_id)
+        if job is None or not (job.spec.plans or lease.plan):
+            continue
+        plan = next((each for each in job.spec.plans if each.name == lease.plan), None)
+        if plan is None or len(lease.worker_ids) not in plan.sizes:
+            raise InvariantViolated(
+                "plans_hold", f"job {lease.job_id} got plan {lease.plan!r} for {len(lease.worker_ids)} workers"
+            )
+
+
 def needs_are_met(given: Iterable[Lease], leases: Iterable[Lease], cluster: Cluster, jobs: Mapping[JobId, Job]) -> None:
     """I10: leases that are `given` now are where their jobs may run, and no node that they are on is beyond its cores
     or memory by the needs of all `leases` that hold together.
@@ -107,11 +121,12 @@ def needs_are_met(given: Iterable[Lease], leases: Iterable[Lease], cluster: Clus
 
 
 def generations_grow(leases: Iterable[Lease], jobs: Mapping[JobId, Job], parent: RoundPlan | None) -> None:
-    """I5: a lease's generation is the job's, or larger; a lease on other workers than before has a larger one."""
+    """I5: a lease's generation is the job's, or larger; one on other workers or under another plan has a larger one."""
     before = {lease.job_id: lease for lease in parent.leases} if parent else {}
     for lease in leases:
         old = before.get(lease.job_id)
-        moved = old is not None and old.generation == lease.generation and old.worker_ids != lease.worker_ids
+        is_same = old is None or (old.worker_ids, old.plan) == (lease.worker_ids, lease.plan)
+        moved = old is not None and old.generation == lease.generation and not is_same
         if lease.generation < max(1, jobs[lease.job_id].generation) or moved:
             raise InvariantViolated(
                 "generations_grow", f"job {lease.job_id} was given generation {lease.generation} again"

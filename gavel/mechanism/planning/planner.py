@@ -274,16 +274,19 @@ def _leases(
     for row in sorted(chosen):
         members = (row,) if row < len(ids) else selection.pairs[row - len(ids)]
         combination, workers = tuple([ids[member] for member in members]), placed[row]
+        name = round_.types[chosen[row]]
         for member in members:
+            plan = _plan_on(round_, member, name)
             yield Lease(
                 job_id=ids[member],
-                generation=_generation(round_, member, workers),
+                generation=_generation(round_, member, workers, plan),
                 combination=combination,
-                accelerator_type=round_.types[chosen[row]],
+                accelerator_type=name,
                 worker_ids=workers,
                 round_index=selection.round_index,
                 expires_at_s=expires_at_s,
                 is_profiling=row in profiled,
+                plan=plan,
             )
 
 
@@ -298,9 +301,20 @@ def _held(round_: _Round) -> dict[int, Workers]:
     return held
 
 
-def _generation(round_: _Round, row: int, workers: Workers) -> int:
-    """The generation before for a gang that goes on, or is about to start, on the same workers; else a new one."""
+def _plan_on(round_: _Round, row: int, name: AcceleratorType) -> str:
+    """The plan that the job has on a type: its own, if its gang stays there though no plan is possible any more."""
+    if plan := round_.inputs.plan_on.get(round_.ids[row], {}).get(name, ""):
+        return plan
+    before = round_.before.get(row)
+    return before.plan if before and before.accelerator_type == name else ""
+
+
+def _generation(round_: _Round, row: int, workers: Workers, plan: str) -> int:
+    """The generation before for a gang that goes on, or is about to start, on the same workers under the same plan;
+    else a new one.
+    """
     newest, before = round_.generation[row], round_.before.get(row)
-    if before and before.worker_ids == workers and before.generation >= newest and not round_.is_over(row):
+    is_same = before is not None and (before.worker_ids, before.plan) == (workers, plan)
+    if before and is_same and before.generation >= newest and not round_.is_over(row):
         return before.generation
     return max(newest, before.generation if before else 0) + 1

@@ -42,4 +42,5 @@ def _what(lease: Lease) -> tuple[object, ...]:
         lease.accelerator_type,
         lease.worker_ids,
         lease.is_profiling,
+        lease.plan,
     )

@@ -1,118 +1,151 @@
-"""Chooses the sizes of elastic jobs for a round, before its problem is made: docs/elastic.md.
+"""Chooses the sizes and the execution plans of jobs for a round, before its problem is made: docs/elastic.md.
 
 All jobs of the round bid for workers, rigid ones with their one size (`gavel/elastic`). The round is then planned as if
-the sizes chosen were those that users had asked for.
+the sizes chosen were those that users had asked for, and on each type with the plan that is best there.
 """
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from gavel.elastic.decision import choose
 from gavel.elastic.problem import NOTHING, SizeProblem
 from gavel.elastic.utility import ElasticJobs, utility
-from gavel.mechanism.cluster.feasibility import Feasibility
-from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.jobs.sizes import resized
+from gavel.mechanism.planning.configurations import Candidates, SizeInputs, candidates_of, with_plans_kept
 from gavel.mechanism.planning.lengths import steps_left
 from gavel.mechanism.planning.problem import Matrix
 from gavel.mechanism.planning.switch_costs import ANY_OTHER
-from gavel.types import AcceleratorType, BoolArray, FloatArray, InfeasibleType, IntArray, Job, JobId
+from gavel.ports import ThroughputMatrix
+from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray, Job, JobId, JobSpec, in_plan
 
-SURE_ERROR = 0.15  # of log(steps/s): a speed that is known so well is as good as measured
+__all__ = ["ConfiguredJobs", "PlansOnTypes", "SizeInputs", "in_their_sizes"]
+
 GROWTH = 2  # times the largest size whose speed is known: more is not given at once
 UNMEASURED_PART = 0.1  # of a round, what a restart is taken to cost while none was measured
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SizeInputs:
-    """What sizes are chosen from, besides the jobs of the round.
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class PlansOnTypes:
+    """The plan that a job would have on each of m accelerator types in its size, and how fast it is under that plan.
 
-    `held`: type and size of each gang that runs; `staying`: jobs whose gang keeps its size; `restart_s`: what a restart
-    costs, by job kind; `of_own_kind` gives a job the kind whose rates apply to it.
+    A type on which no plan is possible has the plan "" and the speed 0. `held`: type and plan of the job's gang, ""
+    without one.
     """
 
-    feasibility: Feasibility
-    matrix: Matrix
-    marks: Sequence[InfeasibleType]
-    held: Mapping[JobId, tuple[AcceleratorType, int]]
-    staying: Collection[JobId]
-    restart_s: Mapping[str, float]
-    round_duration_s: float
-    of_own_kind: Callable[[Job], Job]
+    types: tuple[AcceleratorType, ...]
+    plans: tuple[str, ...]  # (m,)
+    believed: ThroughputMatrix  # (1, m)
+    held: tuple[AcceleratorType, str] = ("", "")
+
+    @property
+    def by_type(self) -> dict[AcceleratorType, str]:
+        """Return the plan of each type on which one is possible."""
+        return {name: plan for name, plan in zip(self.types, self.plans, strict=True) if plan}
+
+    def due(self, received: Mapping[AcceleratorType, int]) -> list[AcceleratorType]:
+        """Return the types on which the job is to measure its plan now; `received`: rounds that it had there.
+
+        That is a type where it has not been, and the one where its gang runs if it is to try another plan there: else
+        another job might have its turn, and with many jobs nobody would try it.
+        """
+        name, plan = self.held
+        changes = name if self.by_type.get(name, plan) != plan else ""
+        return [each for each in self.to_measure if not received.get(each, 0) or each == changes]
+
+    @property
+    def to_measure(self) -> list[AcceleratorType]:
+        """Return the types on which nobody has measured the plan."""
+        is_worth_it = (self.believed.is_worth_measuring & (self.believed.steps_per_s > 0))[0].tolist()
+        return [name for name, is_worth in zip(self.types, is_worth_it, strict=True) if is_worth]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Candidates:
-    """n jobs, m types, k sizes: `jobs` by row and size, and their speeds, 0 where a size is not possible."""
+class ConfiguredJobs:
+    """The jobs of a round in the sizes chosen for them, and the plans of those that have some."""
 
-    jobs: Mapping[tuple[int, int], Job]
-    sizes: IntArray  # (k,)
-    speed: FloatArray  # (n, m, k) steps per second
-    is_sure: BoolArray  # (n, m, k) True where the speed was measured, or is known as well
+    jobs: list[Job]
+    plans: Mapping[JobId, PlansOnTypes] = field(default_factory=dict)
+
+    @property
+    def plan_on(self) -> dict[JobId, dict[AcceleratorType, str]]:
+        """Return the names of the plans, by job and accelerator type."""
+        return {job_id: each.by_type for job_id, each in self.plans.items()}
+
+    def with_plans(self, matrix: Matrix) -> Matrix:
+        """Return the estimates of exactly these jobs: on each type those of the plan that is best there."""
+        if not self.plans:
+            return matrix
+        rows = [(row, self.plans[job.id]) for row, job in enumerate(self.jobs) if job.id in self.plans]
+
+        def composed(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+            believed = matrix(specs, types)
+            rates, errors = believed.steps_per_s.copy(), believed.relative_error.copy()
+            is_worth = believed.is_worth_measuring.copy()
+            for row, each in rows:
+                at = [each.types.index(name) for name in types]
+                rates[row], errors[row] = each.believed.steps_per_s[0, at], each.believed.relative_error[0, at]
+                is_worth[row] = each.believed.is_worth_measuring[0, at]
+            return ThroughputMatrix(steps_per_s=rates, relative_error=errors, is_worth_measuring=is_worth)
+
+        return composed
 
 
-def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> list[Job]:
+def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> ConfiguredJobs:
     """Return the jobs of a round, each elastic one in the size chosen for it; rigid ones are as they were.
 
-    `jobs`: elastic ones as they were submitted. An elastic job that is given nothing keeps the
-    size that it runs in, or would start in its smallest: it is the policy that says whether it runs.
+    `jobs`: those with sizes or plans as they were submitted. An elastic job that is given nothing keeps the size that
+    it runs in, or would start in its smallest: it is the policy that says whether it runs, and where, so that a job
+    with plans has one for each type.
     """
-    if not any(job.spec.is_elastic for job in jobs):
-        return list(jobs)
-    candidates = _candidates(jobs, inputs)
-    asked = _asked(jobs, candidates, inputs)
+    if not any(job.spec.has_choice for job in jobs):
+        return ConfiguredJobs(jobs=list(jobs))
+    candidates = candidates_of(jobs, inputs)
+    held = np.array([_held(job.id, candidates, inputs) for job in jobs], dtype=np.int64)
+    candidates, asked = _asked(jobs, candidates, held, inputs)
     fits = candidates.sizes <= _capacity(inputs)[:, None]
-    worth = utility(asked) * (fits & _within_growth(candidates, asked))
+    worth = utility(asked) * (fits & _within_growth(candidates, held))
     problem = SizeProblem(utility=worth, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
     chosen = np.where(asked.is_fixed, asked.configuration, choose(problem).configuration)
-    places = np.where(chosen == NOTHING, asked.configuration, chosen)
-    return [
-        job if not job.spec.is_elastic else candidates.jobs[row, _size(row, place, candidates)]
-        for row, (job, place) in enumerate(zip(jobs, places.tolist(), strict=True))
-    ]
+    places = np.where(chosen == NOTHING, held, chosen)
+    made = [_made(job, row, places[row], candidates, inputs) for row, job in enumerate(jobs)]
+    return ConfiguredJobs(
+        jobs=[job for job, _ in made], plans={job.id: plans for job, plans in made if plans is not None}
+    )
 
 
-def _candidates(jobs: Sequence[Job], inputs: SizeInputs) -> _Candidates:
-    """Every job in each of its sizes, without the types on which it does not fit in that size."""
-    of_row = {(row, size): resized(job, size) for row, job in enumerate(jobs) for size in job.spec.possible_sizes}
-    bare = ruled_out(of_row.values(), inputs.marks)
-    seen = {place: inputs.of_own_kind(job) for place, job in zip(of_row, bare, strict=True)}
-    specs, types = [job.spec for job in seen.values()], inputs.feasibility.types
-    believed, fits = inputs.matrix(specs, types), inputs.feasibility.mask(specs)
-    sizes = np.array(sorted({size for _, size in seen}), dtype=np.int64)
-    rows = np.array([row for row, _ in seen], dtype=np.int64)
-    places = np.searchsorted(sizes, [size for _, size in seen])
-    shape = len(jobs), len(types), len(sizes)
-    speed, is_sure = np.zeros(shape), np.zeros(shape, dtype=np.bool_)
-    speed[rows, :, places] = np.where(fits, believed.steps_per_s, 0.0)
-    is_sure[rows, :, places] = fits & (~believed.is_worth_measuring | (believed.relative_error <= SURE_ERROR))
-    return _Candidates(jobs=seen, sizes=sizes, speed=speed, is_sure=is_sure)
-
-
-def _asked(jobs: Sequence[Job], candidates: _Candidates, inputs: SizeInputs) -> ElasticJobs:
-    held = np.array([_held(job.id, candidates, inputs) for job in jobs], dtype=np.int64)
+def _asked(
+    jobs: Sequence[Job], candidates: Candidates, held: IntArray, inputs: SizeInputs
+) -> tuple[Candidates, ElasticJobs]:
+    """The candidates with the plans that gangs keep, and what is asked of the choice of sizes."""
     other_s = inputs.restart_s.get(ANY_OTHER, UNMEASURED_PART * inputs.round_duration_s)
-    total_steps = np.array([math.nan if job.total_steps is None else job.total_steps for job in jobs])
-    left = steps_left(
-        total_steps,
+    restart_s = np.array([inputs.restart_s.get(job.spec.kind, other_s) for job in jobs])
+    left = np.maximum(1.0, _steps_left(jobs, candidates))
+    candidates, changes = with_plans_kept(candidates, jobs, inputs, held=held, steps_left=left, restart_s=restart_s)
+    configuration = np.where(changes, NOTHING, held)
+    asked = ElasticJobs(
+        speed=candidates.speed,
+        steps_left=left,
+        configuration=configuration,
+        restart_s=restart_s,
+        weight=np.array([math.ldexp(job.spec.weight, job.spec.priority) for job in jobs]),
+        is_fixed=np.array([job.id in inputs.staying for job in jobs], dtype=np.bool_) & (held != NOTHING),
+    )
+    return candidates, asked
+
+
+def _steps_left(jobs: Sequence[Job], candidates: Candidates) -> FloatArray:
+    return steps_left(
+        np.array([math.nan if job.total_steps is None else job.total_steps for job in jobs]),
         np.array([job.steps_reported for job in jobs], dtype=np.float64),
         kinds=[job.spec.kind for job in jobs],
         steps_per_s=candidates.speed.max(axis=2, initial=0.0),
     )
-    return ElasticJobs(
-        speed=candidates.speed,
-        steps_left=np.maximum(1.0, left),
-        configuration=held,
-        restart_s=np.array([inputs.restart_s.get(job.spec.kind, other_s) for job in jobs]),
-        weight=np.array([math.ldexp(job.spec.weight, job.spec.priority) for job in jobs]),
-        is_fixed=np.array([job.id in inputs.staying for job in jobs], dtype=np.bool_) & (held != NOTHING),
-    )
 
 
-def _held(job_id: JobId, candidates: _Candidates, inputs: SizeInputs) -> int:
+def _held(job_id: JobId, candidates: Candidates, inputs: SizeInputs) -> int:
     """The configuration in which the job runs; NOTHING if it does not, or on a type that takes no job any more."""
     name, size = inputs.held.get(job_id, ("", 0))
     types, sizes = inputs.feasibility.types, candidates.sizes.tolist()
@@ -123,20 +156,56 @@ def _capacity(inputs: SizeInputs) -> IntArray:
     return np.array([inputs.feasibility.workers[name] for name in inputs.feasibility.types], dtype=np.int64)
 
 
-def _within_growth(candidates: _Candidates, asked: ElasticJobs) -> BoolArray:
+def _within_growth(candidates: Candidates, configuration: IntArray) -> BoolArray:
     """Where a size may be given, (n, 1, k): the smallest, and up to GROWTH times one whose speed is known well."""
     sizes, possible = candidates.sizes, (candidates.speed > 0).any(axis=1)
     measured = np.where(candidates.is_sure.any(axis=1), sizes, 0).max(axis=1, initial=0)
     smallest = np.where(possible, sizes, sizes.max(initial=1)).min(axis=1, initial=int(sizes.max(initial=1)))
-    held = np.where(asked.configuration >= 0, sizes[asked.configuration % max(1, len(sizes))], 0)
+    held = np.where(configuration >= 0, sizes[configuration % max(1, len(sizes))], 0)
     most = np.maximum(np.maximum(GROWTH * measured, smallest), held)
     enough: BoolArray = (sizes <= most[:, None])[:, None, :]
     return enough
 
 
-def _size(row: int, place: int, candidates: _Candidates) -> int:
-    """The size of a configuration; without one the smallest in which the job can run, else its smallest."""
-    if place != NOTHING:
-        return int(candidates.sizes[place % len(candidates.sizes)])
-    possible = candidates.sizes[(candidates.speed[row] > 0).any(axis=0)].tolist()
-    return int(possible[0]) if possible else min(size for at, size in candidates.jobs if at == row)
+# --- the jobs as they were chosen ------------------------------------------------------------------------------------
+
+
+def _made(
+    job: Job, row: int, configuration: int, candidates: Candidates, inputs: SizeInputs
+) -> tuple[Job, PlansOnTypes | None]:
+    """The job in its size, and its plans there."""
+    if not job.spec.has_choice:
+        return job, None
+    column, place = _place(job, row, configuration, candidates)
+    if not job.spec.plans:
+        return candidates.variants.jobs[candidates.variants.at[row, place][0]], None
+    plans = _plans_on_types(job, row, place, candidates, inputs)
+    named = plans.plans[column] or next(filter(None, plans.plans), "")
+    job = resized(job, int(candidates.sizes[place]))
+    return inputs.of_own_kind(replace(job, spec=in_plan(job.spec, named))), plans
+
+
+def _place(job: Job, row: int, configuration: int, candidates: Candidates) -> tuple[int, int]:
+    """Type and size of a configuration; without one the smallest in which the job can run, else its smallest."""
+    if configuration != NOTHING:
+        return divmod(int(configuration), len(candidates.sizes))
+    possible = np.flatnonzero((candidates.speed[row] > 0).any(axis=0)).tolist()
+    place = possible[0] if possible else candidates.sizes.tolist().index(min(job.spec.possible_sizes))
+    return (int(candidates.speed[row, :, place].argmax()) if possible else 0), place
+
+
+def _plans_on_types(job: Job, row: int, place: int, candidates: Candidates, inputs: SizeInputs) -> PlansOnTypes:
+    best, types = candidates.best[row, :, place], inputs.feasibility.types
+    columns, believed = np.arange(len(types)), candidates.variants.believed
+    at = np.maximum(best, 0)
+    is_possible = best != NOTHING
+    return PlansOnTypes(
+        types=tuple(types),
+        held=(inputs.held.get(job.id, ("", 0))[0], inputs.held_plan(job)),
+        plans=tuple([candidates.variants.jobs[each].spec.plan if each != NOTHING else "" for each in best.tolist()]),
+        believed=ThroughputMatrix(
+            steps_per_s=candidates.speed[row, :, place][None],
+            relative_error=believed.relative_error[at, columns][None],
+            is_worth_measuring=(believed.is_worth_measuring[at, columns] & is_possible)[None],
+        ),
+    )
