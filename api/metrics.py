@@ -56,7 +56,7 @@ class StoreCollector(Collector):
         yield from self._scheduler()
         yield from autopilot_metrics(store, snapshot.autopilot.mode, now_s)
         yield from disk_metrics(self._services.settings)
-        yield from region_metrics(snapshot.jobs.values())
+        yield from region_metrics(snapshot.jobs.values(), store.cluster(), self._services.settings.backends)
         if not snapshot.round_records:
             return
         record = snapshot.round_records[-1]

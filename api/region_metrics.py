@@ -1,15 +1,22 @@
 """Metrics of moves between regions."""
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 
-from gavel.types import Job
+from gavel.types import Cluster, Job
 
 
-def region_metrics(jobs: Iterable[Job]) -> Iterator[GaugeMetricFamily]:
-    """Yield what unfinished jobs have copied out of regions, what that cost, and how many are in each region."""
+def region_metrics(jobs: Iterable[Job], cluster: Cluster, backends: Iterable[str]) -> Iterator[GaugeMetricFamily]:
+    """Yield what unfinished jobs have copied out of regions, what that cost, and how many are in each region.
+
+    And the nodes of each region that has a backend of its own (`backends`): 0 if that cannot be reached.
+    """
+    present = Counter(node.region for node in cluster.nodes)
+    nodes = {region: float(present[region]) for region in backends}
+    text = "Nodes that can be reached, by region, where each has a backend."
+    yield _family("gavel_region_nodes", text, "region", nodes)
     there, egress_bytes, egress_usd = (defaultdict[str, float](float) for _ in range(3))
     for job in jobs:
         if job.residence.region:

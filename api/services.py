@@ -12,13 +12,17 @@ from api.views.grouping import grouped_view
 from api.views.memo import Memo
 from api.views.present import Present, PresentReader
 from api.views.throughputs import Estimators, stored_estimators
-from gavel.backends.checkpoints import Checkpoints
 from gavel.backends.code_store import CodeStore
 from gavel.backends.git_fetches import GitFetches, git_limits
-from gavel.backends.nodes.stored_checkpoints import StoredCheckpoints, checkpoints_of
-from gavel.backends.nodes.stored_outputs import StoredOutputs, outputs_of
-from gavel.backends.outputs import Outputs
 from gavel.backends.secret_store import SecretStore, secret_store
+from gavel.backends.several.results import (
+    OneCheckpoints,
+    OneOutputs,
+    SeveralCheckpoints,
+    SeveralOutputs,
+    all_checkpoints,
+    all_outputs,
+)
 from gavel.config import Settings
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.explaining.expected_end import Knowledge
@@ -65,8 +69,8 @@ class Services:
     catalogue: Mapping[str, CatalogueEntry] = field(default_factory=installed_catalogue)
     code: CodeStore = field(init=False)
     git: GitFetches = field(init=False)
-    outputs: Outputs | StoredOutputs = field(init=False)
-    checkpoints: Checkpoints | StoredCheckpoints = field(init=False)
+    outputs: OneOutputs | SeveralOutputs = field(init=False)
+    checkpoints: OneCheckpoints | SeveralCheckpoints = field(init=False)
     secrets: SecretStore = field(init=False)
     forecasts: Forecasts = field(default_factory=Forecasts)
     estimators: Estimators = field(default_factory=stored_estimators)
@@ -78,8 +82,8 @@ class Services:
         object.__setattr__(self, "code", code_store(self.settings))
         fetches = GitFetches(self.settings.state_dir.resolve(), self.code, git_limits(self.settings))
         object.__setattr__(self, "git", fetches)
-        object.__setattr__(self, "outputs", outputs_of(self.settings))
-        object.__setattr__(self, "checkpoints", checkpoints_of(self.settings))
+        object.__setattr__(self, "outputs", all_outputs(self.settings))
+        object.__setattr__(self, "checkpoints", all_checkpoints(self.settings))
         object.__setattr__(self, "secrets", secret_store(self.settings))
         object.__setattr__(self, "present", PresentReader(self.store.snapshot, self._derived))
 

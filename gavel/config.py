@@ -1,26 +1,18 @@
 """Settings: each limit has a name, a unit and a bound. TOML below environment (`GAVEL_ROUND_DURATION_S=5`)."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, TomlConfigSettingsSource
 
+from gavel.config_checks import REGION, check_backends, check_beside, check_public_url, check_tls, connected, renamed
 from gavel.config_sections import KubernetesSection, OidcSettings, RegionsSection, SlurmSection
 from gavel.types.job_uids import checked_uids
 
 __all__ = ["KubernetesSection", "OidcSettings", "RegionsSection", "Settings", "SlurmSection"]
 
 CONFIGURATION = "gavel.toml"
-FORMER_NAMES = {
-    "policy_path": "policy_dir",
-    "ray_node_folder": "ray_node_dir",
-    "ray_checkpoints": "ray_checkpoint_dir",
-    "log_bytes_per_job": "job_log_bytes",
-    "queued_jobs_per_user": "unfinished_jobs_per_user",
-}
-"""Names that settings had, refused with the present one, so that no value is silently left out."""
 
 
 class Settings(BaseSettings):
@@ -56,9 +48,13 @@ class Settings(BaseSettings):
     )
 
     virtual_nodes: int = Field(1, ge=1, le=64, description="Nodes this machine poses as; for trying things out.")
-    backend: Literal["local", "ray", "slurm", "kubernetes", "simulated"] = Field(
+    backend: Literal["local", "ray", "slurm", "kubernetes", "simulated", "several"] = Field(
         "local",
-        description="Run gangs on this machine, on a Ray, Slurm or Kubernetes cluster, or not at all: simulated nodes.",
+        description="Run gangs on this machine, on a Ray, Slurm or Kubernetes cluster, not at all (simulated nodes), "
+        "or on several of these: `backends`.",
+    )
+    backends: dict[Annotated[str, Field(pattern=REGION)], dict[str, Any]] = Field(
+        default_factory=dict, description="Backends by region, each with settings of its own, where there are several."
     )
     simulated_nodes: dict[str, Annotated[int, Field(ge=0, le=100_000)]] = Field(
         {"v100": 4, "p100": 4, "k80": 4}, description="Nodes by accelerator type, where the backend is simulated."
@@ -315,27 +311,16 @@ class Settings(BaseSettings):
     @classmethod
     def _refuse_former_names(cls, given: dict[str, Any]) -> dict[str, Any]:
         """Return what was given; raise ValueError if it uses a former name, in the environment too."""
-        for former, name in FORMER_NAMES.items():
-            if former in given or f"GAVEL_{former.upper()}" in os.environ:
-                raise ValueError(f"{former} is called {name}")
-        return given
+        return renamed(given)
 
     @model_validator(mode="after")
-    def _check_tls(self) -> Self:
-        if (self.tls_cert_file is None) != (self.tls_key_file is None):
-            raise ValueError("tls_cert_file and tls_key_file belong together: give both, or neither")
-        return self
-
-    @model_validator(mode="after")
-    def _check_oidc(self) -> Self:
-        if self.oidc and not self.public_url:
-            raise ValueError("oidc needs public_url: the provider sends browsers back to that address")
-        return self
-
-    @model_validator(mode="after")
-    def _check_orders(self) -> Self:
-        if self.orders_dir and not self.public_url:
-            raise ValueError('orders = "connection" needs public_url: nodes connect to that address')
+    def _check_together(self) -> Self:
+        check_tls(self.tls_cert_file, self.tls_key_file)
+        check_backends(self.backend, self.backends)
+        check_public_url(self.public_url, has_oidc=self.oidc is not None, has_connections=self.orders_dir is not None)
+        if self.backends:
+            check_beside(self.by_region)
+            self.regions = self.regions or RegionsSection.model_validate({})
         return self
 
     @classmethod
@@ -351,6 +336,19 @@ class Settings(BaseSettings):
         return init_settings, env_settings, TomlConfigSettingsSource(settings_cls)
 
     @property
+    def by_region(self) -> "dict[str, Settings]":
+        """Return the settings of each backend by its region; where there is only one, these by ""."""
+        return {name: self._of_backend(name, given) for name, given in self.backends.items()} or {"": self}
+
+    def _of_backend(self, region: str, given: dict[str, Any]) -> "Settings":
+        try:
+            own = _Given.model_validate({"public_url": self.public_url, **given})
+        except ValidationError as error:
+            place = ".".join(map(str, error.errors()[0]["loc"]))
+            raise ValueError(f"backends.{region}.{place}: {error.errors()[0]['msg']}") from None
+        return self.model_copy(update={"backends": {}, **{name: getattr(own, name) for name in given}})
+
+    @property
     def lease_of_leader_s(self) -> float:
         """Return the leader's lease in seconds: at most a round, so that the next leader plans within two rounds."""
         return min(self.leader_lease_s, max(2.0, self.round_duration_s))
@@ -358,19 +356,13 @@ class Settings(BaseSettings):
     @property
     def shared_checkpoints(self) -> str:
         """Return the folder of all checkpoints that nodes see, or its URL; "" if they are in the state folder."""
-        chosen = {
-            "ray": self.ray_checkpoint_dir,
-            "slurm": self.slurm.checkpoints,
-            "kubernetes": self.kubernetes.checkpoints,
-        }
-        return chosen.get(self.backend, "")
+        nodes = {"slurm": self.slurm, "kubernetes": self.kubernetes}.get(self.backend)
+        return nodes.checkpoints if nodes else self.ray_checkpoint_dir if self.backend == "ray" else ""
 
     @property
     def orders_dir(self) -> Path | None:
         """Return the folder of orders that nodes get over connections; None where they read them in files, or none."""
-        section = {"slurm": self.slurm, "kubernetes": self.kubernetes}.get(self.backend)
-        is_connected = section is not None and section.orders == "connection"
-        return self.state_dir.resolve() / "orders" if is_connected else None
+        return self.state_dir.resolve() / "orders" if connected(self.by_region) else None
 
     @property
     def checkpoints_dir(self) -> Path | None:
@@ -390,3 +382,16 @@ class Settings(BaseSettings):
     def url(self) -> str:
         """Return the SQLAlchemy URL of the database."""
         return self.database_url or f"sqlite:///{self.state_dir.resolve() / 'gavel.db'}"
+
+
+class _Given(Settings):
+    """Settings from what is given only."""
+
+    model_config = SettingsConfigDict(toml_file=None)
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: type[BaseSettings], init_settings: PydanticBaseSettingsSource, *others: Any, **sources: Any
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments only."""
+        return (init_settings,)

@@ -10,7 +10,8 @@ from pydantic.fields import FieldInfo
 from typer.testing import CliRunner
 
 from gavel.cli import app
-from gavel.config import FORMER_NAMES, Settings
+from gavel.config import Settings
+from gavel.config_checks import FORMER_NAMES
 
 FIELDS = Settings.model_fields.items()
 NUMBERS = [(name, field) for name, field in FIELDS if field.annotation in (int, float)]
@@ -97,3 +98,63 @@ def test_a_wrong_line_of_the_settings_file_ends_the_command_with_its_name(here: 
 def test_a_range_of_uids_that_no_job_may_have_is_refused(setting: str, why: str) -> None:
     with pytest.raises(ValidationError, match=why):
         Settings(job_users=setting)
+
+
+def test_several_backends_have_settings_of_their_own_and_those_outside(here: Path) -> None:
+    (here / "gavel.toml").write_text(
+        'backend = "several"\nlease_grace_s = 3\n[backends.eu]\nbackend = "slurm"\nslurm = {partition = "long"}\n'
+        '[backends.us]\nbackend = "ray"\nray_address = "head:6379"\n'
+    )
+    settings = Settings()
+    eu, us = settings.by_region["eu"], settings.by_region["us"]
+    assert (eu.backend, eu.slurm.partition, eu.lease_grace_s) == ("slurm", "long", 3)
+    assert (us.backend, us.ray_address, us.slurm.partition) == ("ray", "head:6379", "")
+    assert settings.regions is not None
+
+
+def test_a_setting_of_one_of_several_backends_may_come_from_the_environment(
+    here: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GAVEL_BACKEND", "several")
+    monkeypatch.setenv("GAVEL_BACKENDS__EU__BACKEND", "slurm")
+    monkeypatch.setenv("GAVEL_BACKENDS__EU__SLURM__PENDING_LIMIT_S", "40")
+    assert Settings().by_region["eu"].slurm.pending_limit_s == 40.0
+
+
+LOCAL, SLURM, RAY, PODS = ({"backend": name} for name in ("local", "slurm", "ray", "kubernetes"))
+
+
+@pytest.mark.parametrize(
+    ("backends", "why"),
+    [
+        ({}, 'backend = "several" and sections backends.REGION belong together'),
+        ({"eu": {}}, "backends.eu.backend: say which one, local, slurm, ray, kubernetes, simulated"),
+        ({"eu": {"backend": "several"}}, "backends.eu.backend: say which one"),
+        ({"eu": {"backend": "ray", "port": 1}}, "backends.eu.port: is for all backends together, write it outside"),
+        (
+            {"eu": {"backend": "ray", "ray_report_period_s": 99}},
+            "backends.eu.ray_report_period_s: Input should be",
+        ),
+        ({"eu": {"backend": "slurm", "slurm": {"queue": "x"}}}, "backends.eu.slurm.queue: Extra inputs"),
+        ({"EU": LOCAL}, "should match pattern"),
+        ({"eu": LOCAL, "us": LOCAL}, "backends.eu and backends.us are both local; this machine would be used twice"),
+        ({"eu": SLURM, "us": SLURM}, "both slurm; Slurm's commands reach one cluster"),
+        ({"eu": RAY, "us": RAY}, "both ray; both name the same cluster: set ray_address"),
+        ({"eu": PODS, "us": PODS}, "both kubernetes; both name the same cluster: set kubernetes.context"),
+        (
+            {"eu": PODS, "us": {**PODS, "kubernetes": {"context": "us"}}},
+            "backends.eu and backends.us are both at /gavel: set shared_dir",
+        ),
+        (
+            {
+                "eu": {**PODS, "kubernetes": {"orders": "connection"}},
+                "us": {**SLURM, "slurm": {"orders": "connection"}},
+            },
+            'both with orders = "connection": only one can be',
+        ),
+    ],
+)
+def test_backends_that_cannot_be_beside_each_other_are_refused(backends: dict[str, object], why: str) -> None:
+    with pytest.raises(ValidationError) as refused:
+        Settings(backend="several", backends=backends, public_url="https://gavel.example.org")
+    assert why in str(refused.value)

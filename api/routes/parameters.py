@@ -5,11 +5,11 @@ from typing import Annotated, Any
 
 from fastapi import Header, Path, Query
 
-from api.schemas import NAME_PATTERN, TYPE_PATTERN
+from api.schemas import NAME_PATTERN, NODE_PATTERN
 
 JobIdPath = Annotated[str, Path(pattern=r"^[a-z0-9][-a-z0-9]*$", max_length=63, description="A job's id.")]
 OperationIdPath = Annotated[str, Path(pattern=r"^[a-z0-9][-a-z0-9]*$", max_length=63, description="An operation's id.")]
-NodePath = Annotated[str, Path(pattern=TYPE_PATTERN, max_length=253, description="A node's name.")]
+NodePath = Annotated[str, Path(pattern=NODE_PATTERN, max_length=253, description="A node's name.")]
 NamePath = Annotated[str, Path(pattern=NAME_PATTERN, max_length=63)]
 LimitQuery = Annotated[int, Query(ge=1, le=200, description="Most items in the answer.")]
 BeforeQuery = Annotated[int | None, Query(ge=1, le=2**53, description="Only entries with a smaller sequence.")]

@@ -5,11 +5,13 @@ import socket
 import threading
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Any, cast
 
 import anyio
 from anyio.to_thread import run_sync
-from fastapi import APIRouter, Path, WebSocket, WebSocketDisconnect
+from fastapi import APIRouter, WebSocket, WebSocketDisconnect
+from fastapi import Path as PathParameter
 from fastapi_problem.error import Problem
 
 from api.access.auth import visible_job
@@ -20,6 +22,7 @@ from api.routes.parameters import JobIdPath
 from api.services import Services
 from gavel.backends.job_ports import connected
 from gavel.backends.session_use import note_connection
+from gavel.backends.several.homes import local_home
 from gavel.errors import GavelError
 from gavel.types import Identity, Job, JobState, Scope
 
@@ -39,7 +42,9 @@ of_user = UserShare(CONNECTIONS_PER_USER, "connections to ports of jobs")
 
 
 @router.websocket("/{job_id}/ports/{port}")
-async def forward_port(websocket: WebSocket, job_id: JobIdPath, port: Annotated[int, Path(ge=1, le=65535)]) -> None:
+async def forward_port(
+    websocket: WebSocket, job_id: JobIdPath, port: Annotated[int, PathParameter(ge=1, le=65535)]
+) -> None:
     """Carry binary messages to the port of a running job's rank 0 and back; an empty one ends what the caller sends.
 
     Refused as a request is, by a problem document: 401, 404, 409 (it does not run, nothing of it listens there), 429.
@@ -47,7 +52,7 @@ async def forward_port(websocket: WebSocket, job_id: JobIdPath, port: Annotated[
     await carried(
         websocket,
         job_id,
-        lambda services, job: connected(services.settings.state_dir, job.id, job.generation, port),
+        lambda services, job: connected(home_of(services, job), job.id, job.generation, port),
     )
 
 
@@ -80,10 +85,18 @@ def running_job(services: Services, caller: Identity, job_id: str) -> Job:
     job = visible_job(services, caller, job_id)
     if job.state is not JobState.LEASED or not job.is_wanted:
         raise problem(409, f"job {job_id} does not run, so none of its ports can be reached: {job.explanation}")
-    if services.settings.backend != "local":
-        backend, ssh = services.settings.backend, "ssh -L PORT:127.0.0.1:PORT NODE"
-        raise problem(409, f"ports are forwarded on the local backend only, not on {backend}; use `{ssh}` instead")
+    home_of(services, job)
     return job
+
+
+def home_of(services: Services, job: Job) -> Path:
+    """Return the state folder with the job's gang. Raise a 409 problem if that is not on this machine."""
+    home = local_home(services.settings, job.residence.region)
+    if home is None:
+        own = services.settings.by_region.get(job.residence.region, services.settings)
+        ssh = "ssh -L PORT:127.0.0.1:PORT NODE"
+        raise problem(409, f"ports are forwarded on the local backend only, not on {own.backend}; use `{ssh}` instead")
+    return home
 
 
 def _connected(services: Services, job: Job, connect: Connect) -> socket.socket:
@@ -94,7 +107,7 @@ def _connected(services: Services, job: Job, connect: Connect) -> socket.socket:
 
 def _note(services: Services, job: Job) -> None:
     with suppress(OSError):  # the gang has ended, or the disk is full
-        note_connection(services.settings.state_dir, job.id, job.generation)
+        note_connection(home_of(services, job), job.id, job.generation)
 
 
 def _lookers(websocket: WebSocket) -> anyio.CapacityLimiter:

@@ -7,13 +7,12 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 from fastapi.concurrency import run_in_threadpool
-from pydantic import StringConstraints
 
 from api.access.auth import Allowed
 from api.http.errors import documented, problem
 from api.routes.operations import OPERATION, Prefer, answer, ask
 from api.routes.parameters import IfMatch, IfNoneMatch, NamePath
-from api.schemas.fields import NAME_PATTERN, TYPE_PATTERN
+from api.schemas.fields import NAME_PATTERN, NodeName
 from api.schemas.operations import OperationView
 from api.schemas.resources import ResourceBatch, ResourceItem, ResourcePut
 from api.services import Services, ServicesDep
@@ -24,7 +23,6 @@ router = APIRouter(prefix="/v1", tags=["resources"])
 JobOrOperator = Annotated[Identity, Depends(Allowed(frozenset({Scope.JOB, Scope.OPERATOR})))]
 ERRORS = documented(400, 401, 403, 404, 409, 412, 413, 422, 503)
 Owner = Annotated[str | None, Query(pattern=NAME_PATTERN, max_length=63, description="Whose name; default: yours.")]
-NodeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=253)]
 NodeQuery = Annotated[
     list[NodeName],
     Query(default_factory=list, max_length=1000, description="Only on these nodes; default: on all."),

@@ -5,7 +5,7 @@ import socket
 from fastapi import APIRouter, WebSocket
 
 from api.routes.parameters import JobIdPath
-from api.routes.ports import carried
+from api.routes.ports import carried, home_of
 from api.services import Services
 from gavel.backends.job_terminal import attached
 from gavel.types import Job
@@ -23,4 +23,4 @@ async def attach(websocket: WebSocket, job_id: JobIdPath) -> None:
 
 
 def _terminal(services: Services, job: Job) -> socket.socket:
-    return attached(services.settings.state_dir, job.id, job.generation)
+    return attached(home_of(services, job), job.id, job.generation)

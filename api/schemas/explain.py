@@ -1,15 +1,11 @@
 """Why a job waits, when it will run and end, and how good such predictions were (docs/explain.md)."""
 
-from typing import Annotated
+from pydantic import Field
 
-from pydantic import Field, StringConstraints
-
-from api.schemas.fields import TYPE_PATTERN, CompositionText, Name, Request, TypeName, View, example
+from api.schemas.fields import CompositionText, Name, NodeName, Request, TypeName, View, example
 from api.schemas.jobs import JobSubmit
 from api.schemas.people import TierPut
 from gavel.types import Reason
-
-NodeName = Annotated[str, StringConstraints(pattern=TYPE_PATTERN, max_length=253)]
 
 
 class BindingView(View):

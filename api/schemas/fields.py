@@ -9,6 +9,8 @@ NAME_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 KIND_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(/[a-z0-9]([-a-z0-9]*[a-z0-9])?)?$"
 
 TYPE_PATTERN = r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
+NODE_PATTERN = f"{TYPE_PATTERN[:-1]}(@{TYPE_PATTERN[1:-1]})?$"  # with its region, where there are several backends
+NodeName = Annotated[str, StringConstraints(pattern=NODE_PATTERN, max_length=253)]
 
 LABEL_KEY_PATTERN = r"^[A-Za-z0-9]([-_./A-Za-z0-9]*[A-Za-z0-9])?$"
 

@@ -4,10 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from api.schemas.fields import NAME_PATTERN, Name, Request, View, example
+from api.schemas.fields import NAME_PATTERN, Name, NodeName, Request, View, example
 
-NODE_PATTERN = r"^[A-Za-z0-9]([-_.A-Za-z0-9]*[A-Za-z0-9])?$"
-NodeName = Annotated[str, StringConstraints(pattern=NODE_PATTERN, max_length=253)]
 FullName = Annotated[str, StringConstraints(pattern=NAME_PATTERN[:-1] + "/" + NAME_PATTERN[1:], max_length=127)]
 Amount = Annotated[int, Field(ge=1, le=1_000_000_000)]
 Nodes = (

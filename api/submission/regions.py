@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 
 from api.http.errors import invalid
+from api.rules import Rules
 from gavel.errors import did_you_mean
 from gavel.mechanism.cluster.configured import regions_of
-from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.types import JobSpec, plain_type
 
 
-def check_regions(spec: JobSpec, feasibility: Feasibility) -> None:
-    """Raise a 422 problem for a region in which no node is, and for data without a place or a place without data."""
-    there = regions_of(feasibility.cluster)
+def check_regions(spec: JobSpec, rules: Rules) -> None:
+    """Raise a 422 problem for a region that nobody has, and for data without a place or a place without data."""
+    there = sorted({*regions_of(rules.feasibility.cluster), *rules.unreached})
     named = [("regions", each) for each in spec.regions]
     named += [("data_region", spec.data_region)] if spec.data_region else []
     for field, region in named:

@@ -47,7 +47,8 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     _check_secrets(body)
     _check_image(body)
     _check_hooks(body)
-    _check_fit(body, rules.feasibility.workers)
+    if not rules.may_be_unreached(body.regions):
+        _check_fit(body, rules.feasibility.workers)
     check_sizes(body, rules.feasibility.workers)
     check_plans(body)
     _check_deadline(body, rules.now_s)
@@ -98,8 +99,9 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         after=tuple(dict.fromkeys(body.after)),
         notify=None if body.notify is None else tuple(dict.fromkeys(map(Occasion, body.notify))),
     )
-    check_regions(spec, rules.feasibility)
-    _check_needs(spec, rules.feasibility)
+    check_regions(spec, rules)
+    if not rules.may_be_unreached(spec.regions):
+        _check_needs(spec, rules.feasibility)
     _check_stay(spec, rules)
     check_domains(spec, rules.feasibility)
     check_rates(spec, rules.feasibility)

@@ -3,7 +3,9 @@
 import re
 import shutil
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from gavel.backends.checkpoint_retention import keep_checkpoint
 from gavel.backends.code_store import code_dir
@@ -24,16 +26,33 @@ class StateFolder:
     """The state directory, held against every other service until `close`, or until a newer term of its database.
 
     What is written for gangs goes through `own` paths, which fail once another service has taken over. `kept`: the
-    directory of what outlives gangs, where several such directories share it. Raises BackendUnavailable if another
-    service has the directory.
+    directory of what outlives gangs, where several such directories share it; `logs`: the same for logs of jobs.
+    Raises BackendUnavailable if another service has the directory.
     """
 
-    def __init__(self, path: Path, term: Term | None = None, kept: Path | None = None) -> None:
+    def __init__(
+        self, path: Path, term: Term | None = None, kept: Path | None = None, logs: Path | None = None
+    ) -> None:
         self._path = path.resolve()
         self._kept = None if kept is None else kept.resolve()
+        self._logs = (logs or path).resolve()
         self._state_dir_lock = StateDirLock(self._path, term)
         self._runtime = runtime_dir(self._kept or self._path)
         self._fences = {path.parent.name: _fence_in(path) for path in (self._path / "gangs").glob("*/fence.json")}
+
+    @classmethod
+    @contextmanager
+    def opened(cls, path: Path, term: Term | None, kept: Path | None) -> Iterator[Self]:
+        """Yield the directory, with logs in `kept` if that is given; released again if the block fails.
+
+        Raises as the class does.
+        """
+        folder = cls(path, term, kept, logs=kept)
+        try:
+            yield folder
+        except BaseException:
+            folder.close()
+            raise
 
     def close(self) -> None:
         """Release the directory. Closing twice does no harm."""
@@ -59,7 +78,7 @@ class StateFolder:
             gang=self._path / "gangs" / job_id / str(generation),
             work=kept / "work" / job_id,
             checkpoints=kept / "checkpoints" / job_id,
-            log=log_path(self._path, job_id),
+            log=log_path(self._logs, job_id),
             outputs=kept / "outputs" / job_id,
             kept=self._kept,
         )
@@ -80,7 +99,7 @@ class StateFolder:
         """Yield directory and checkpoints of each launched gang, oldest first."""
         paths = [path for path in self.gangs_dir.glob("*/*/gang.json") if _is_gang(path.parent)]
         for path in sorted(paths, key=lambda path: path.lstat().st_mtime):
-            yield path.parent, self._path / "checkpoints" / path.parent.parent.name
+            yield path.parent, (self._kept or self._path) / "checkpoints" / path.parent.parent.name
 
     @property
     def gangs_dir(self) -> Path:

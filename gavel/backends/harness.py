@@ -12,7 +12,7 @@ from typing import Protocol
 from gavel.backends.nodes.stored_outputs import StoredOutputs
 from gavel.backends.outputs import Outputs
 from gavel.ports import ClusterBackend, Instruction, LaunchGang, SetResources, StopGang
-from gavel.types import EphemeralResource, GangExit, GangSeen, GangState, Observation
+from gavel.types import EphemeralResource, GangExit, GangSeen, GangState, Observation, WorkerId
 
 OWNER = "gavel"
 
@@ -39,6 +39,9 @@ class Harness(Protocol):
 
     def now_s(self) -> float:
         """Return the cluster's time."""
+
+    def worker(self, name: str) -> WorkerId:
+        """Return how the cluster calls this worker."""
 
     def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
         """Return a program that behaves so."""
@@ -111,7 +114,7 @@ def launch(
         argv=harness.argv(behaviour),
         env={},
         accelerator_type=(workers or ("a-0",))[0][0],
-        worker_ids=workers or ("a-0",),
+        worker_ids=tuple(harness.worker(each) for each in workers or ("a-0",)),
         resource=f"{OWNER}/{needs or f'gang-{job_id}-{generation}'}",
         lease_expires_at_s=harness.now_s() + lasts_s,
         start_step=0,

@@ -9,17 +9,32 @@ import stat
 import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from gavel.backends.folder import JOB_ID, jobs_logs_dir
 from gavel.backends.job_folder import DEPTH_MAX, total_bytes
 from gavel.backends.nodes.remote_outputs import RemoteOutputs, outputs_url
 from gavel.backends.nodes.transfers import RemoteCheckpoints
+from gavel.backends.several.homes import gangs_dirs
 from gavel.config import Settings
 from gavel.types import JobId
 
 EndedBefore = Callable[[JobId, float], bool]
 COPY_KEPT_S = 3600.0  # at least: a copy of a checkpoint is made before the job that begins with it is submitted
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a backend keeps checkpoints, a folder or the URL of one, and output folders.
+
+    `is_shared`: other services may have jobs there.
+    """
+
+    checkpoints: Path | None
+    url: str
+    outputs: Path | None
+    is_shared: bool
 
 
 class Leftovers:
@@ -28,11 +43,14 @@ class Leftovers:
     def __init__(self, settings: Settings) -> None:
         state_dir = settings.state_dir.resolve()
         self._settings = settings
-        self._checkpoints = settings.checkpoints_dir
-        self._is_shared = self._checkpoints != state_dir / "checkpoints"  # other services may have jobs there
+        own = state_dir / "checkpoints"
+        self._places = {
+            _Place(each.checkpoints_dir, each.shared_checkpoints, each.outputs_dir, each.checkpoints_dir != own): None
+            for each in settings.by_region.values()
+        }
         self._logs = jobs_logs_dir(state_dir)
-        self._folders = [folder for folder in (self._checkpoints, settings.outputs_dir) if folder is not None]
-        self._folders.append(state_dir / "work")
+        named = [folder for place in self._places for folder in (place.checkpoints, place.outputs)]
+        self._folders = [*dict.fromkeys(folder for folder in named if folder is not None), state_dir / "work"]
 
     def bytes_by_job(self) -> dict[JobId, int]:
         """Return the size of what each job has on this disk; what is at a URL is not counted."""
@@ -56,9 +74,10 @@ class Leftovers:
         freed = sum(total_bytes(str(folder)) for folder in folders) + sum(path.lstat().st_size for path in logs)
         for path in (*folders, *logs, *self._copies(job_id, origins, before_s=float("inf"))):
             delete(path)
-        if self._checkpoints is None:
-            RemoteCheckpoints(self._settings.ray_checkpoint_dir).remove(job_id)
-            RemoteOutputs(outputs_url(self._settings.ray_checkpoint_dir)).remove_job(job_id)
+        for place in self._places:
+            if place.checkpoints is None:
+                RemoteCheckpoints(place.url).remove(job_id)
+                RemoteOutputs(outputs_url(place.url)).remove_job(job_id)
         return freed
 
     def clear(self, ended_before: EndedBefore, *, is_known: Callable[[JobId], bool], origins: Collection[str]) -> None:
@@ -66,23 +85,26 @@ class Leftovers:
 
         `ended_before(job_id, instant)`: whether the job ended before it; True for one that is not stored any more.
         """
-        settings = self._settings
-
-        def checkpoints_of_ours(job_id: JobId, at_s: float) -> bool:
-            return ended_before(job_id, at_s) and (is_known(job_id) or not self._is_shared)
-
-        if self._checkpoints is not None:
-            clear_folders(self._checkpoints, checkpoints_of_ours, settings.keep_checkpoints_s)
-            before_s = time.time() - max(COPY_KEPT_S, settings.keep_checkpoints_s)
-            for path in self._copies("*", origins, before_s=before_s):
-                delete(path)
-        self._clear_logs(ended_before, settings.keep_logs_s)
+        kept_s = self._settings.keep_checkpoints_s
+        for place in self._places:
+            if place.is_shared:
+                clear_folders(place.checkpoints, lambda job, at_s: ended_before(job, at_s) and is_known(job), kept_s)
+            else:
+                clear_folders(place.checkpoints, ended_before, kept_s)
+        for path in self._copies("*", origins, before_s=time.time() - max(COPY_KEPT_S, kept_s)):
+            delete(path)
+        self._clear_logs(ended_before, self._settings.keep_logs_s)
 
     def ended_gangs(self, ended_before: EndedBefore) -> Iterator[JobId]:
         """Yield the ended jobs of which no gang is left, but files that refuse their older gangs."""
-        for path in _of_jobs(self._settings.state_dir.resolve() / "gangs"):
-            if not any(each.is_dir() for each in path.iterdir()) and ended_before(path.name, time.time()):
-                yield path.name
+        of_job: dict[JobId, list[Path]] = {}
+        for folder in gangs_dirs(self._settings):
+            for path in _of_jobs(folder):
+                of_job.setdefault(path.name, []).append(path)
+        for job_id, paths in of_job.items():
+            has_gang = any(each.is_dir() for path in paths for each in path.iterdir())
+            if not has_gang and ended_before(job_id, time.time()):
+                yield job_id
 
     def _clear_logs(self, ended_before: EndedBefore, kept_s: float) -> None:
         before_s = time.time() - kept_s
@@ -93,8 +115,8 @@ class Leftovers:
 
     def _copies(self, job: str, origins: Collection[str], *, before_s: float) -> list[Path]:
         """Return the copies of checkpoints of a job (`*`: any) that were made before then and are not in `origins`."""
-        root = None if self._checkpoints is None else self._checkpoints / ".copies"
-        paths = [] if root is None else [path for folder in root.glob(job) for path in _entries(folder)]
+        roots = [place.checkpoints / ".copies" for place in self._places if place.checkpoints is not None]
+        paths = [path for root in roots for folder in root.glob(job) for path in _entries(folder)]
         return [
             path
             for path in paths

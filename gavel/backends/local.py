@@ -66,8 +66,9 @@ class LocalBackend(FolderBackend):
     A program is started before its lease, where that was asked for, if `warm_memory_bytes` are free for each rank.
     `environment` is added to every process of every job; `preparation` says how what jobs bring is made ready. Workers
     that name several nodes make
-    virtual ones: they share this machine and one supervisor a gang, but each has its own names. Raises
-    BackendUnavailable when another service uses `state_dir`.
+    virtual ones: they share this machine and one supervisor a gang, but each has its own names. `kept` is the folder of
+    what outlives gangs, where this is one of several backends. Raises BackendUnavailable when another service uses
+    `state_dir`.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -84,6 +85,7 @@ class LocalBackend(FolderBackend):
         environment: Mapping[str, str] | None = None,
         term: Term | None = None,
         preparation: Preparation = PREPARATION,
+        kept: Path | None = None,
     ) -> None:
         self._clock = clock
         self._lease_grace_s = lease_grace_s
@@ -105,8 +107,7 @@ class LocalBackend(FolderBackend):
         self._gangs: dict[GangKey, LocalGang] = {}
         self._reports: dict[GangKey, deque[Report]] = {}
         self._tasks: dict[GangKey, GangTasks] = {}  # of running gangs
-        with answering("open"):
-            self._folder = StateFolder(state_dir, term)
+        with answering("open"), StateFolder.opened(state_dir, term, kept) as self._folder:
             self._warm = WarmStarts(self._folder.own(self._folder.warm), warm_memory_bytes)
             self._watch = Watch(on_change)
             self._adopt()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from gavel.backends.disk import MEASURE_EVERY_S, Disk
 from gavel.backends.leftovers import Leftovers
 from gavel.backends.nodes.housekeeping import clear
-from gavel.backends.nodes.stored_outputs import outputs_of
+from gavel.backends.several.results import all_outputs
 from gavel.config import Settings
 from gavel.daemon.background import Periodic
 from gavel.errors import NotFound
@@ -51,7 +51,7 @@ class Clearing:
 
     def files(self) -> None:
         """Delete outputs, checkpoints and logs of jobs that ended long ago, each after its time."""
-        outputs_of(self._settings).clear(self._ended_before, self._settings.keep_outputs_s)
+        all_outputs(self._settings).clear(self._ended_before, self._settings.keep_outputs_s)
         self._leftovers.clear(
             self._ended_before, is_known=lambda job_id: self._job(job_id) is not None, origins=self._origins()
         )

@@ -5,6 +5,7 @@ import platform
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -45,6 +46,13 @@ def findings(settings: Settings) -> Iterator[Finding]:
     groups = hierarchies()
     yield _limits(groups)
     yield _leftovers(settings.isolation, groups)
+    for region, own in settings.by_region.items():
+        for finding in _backend(own):
+            yield replace(finding, about=f"{finding.about} ({region})") if region else finding
+
+
+def _backend(settings: Settings) -> Iterator[Finding]:
+    """Yield what is known here of the cluster of one backend."""
     if settings.backend == "ray":
         text = f"those of Ray at {settings.ray_address}, see gavel node list; on a node run gavel doctor there"
         yield Finding(about="workers", verdict="note", text=text)

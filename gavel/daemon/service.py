@@ -107,7 +107,8 @@ def _check_job_users(settings: Settings) -> None:
     On a Ray cluster each node says for itself whether its jobs can pass its folders.
     """
     if settings.job_users:
-        isolation = settings.isolation if settings.backend == "local" else "sandbox"
+        is_here = any(own.backend == "local" for own in settings.by_region.values())
+        isolation = settings.isolation if is_here else "sandbox"
         if problem := problem_of_job_users(settings.job_users, settings.state_dir, isolation):
             raise BackendUnavailable(problem)
         os.umask(0o077)

@@ -17,6 +17,7 @@ from gavel.store.rules import (
     check_round,
     check_user,
     count_preemptions,
+    gone_checkpoints,
     next_tier,
     no_job,
     tenant_audit_entry,
@@ -142,12 +143,13 @@ class Commit:
 
     def _check_jobs(self, tx: Transaction) -> None:
         stored = _progress_of(tx, [job.id for job in self._changes.jobs])
+        gone = gone_checkpoints(self._changes.events)
         for job in self._changes.jobs:
             before = stored.get(job.id)
             if before is None:
                 raise no_job(job.id)
             after = replace(before, state=job.state, generation=job.generation, steps_done=job.steps_done)
-            check_progress(job.id, before, after)
+            check_progress(job.id, before, after, is_gone=job.id in gone)
             stored[job.id] = after
 
     def _update_jobs(self, tx: Transaction) -> None:

@@ -26,6 +26,7 @@ from gavel.store.rules import (
     check_round,
     check_unfinished,
     count_preemptions,
+    gone_checkpoints,
     next_tier,
     no_operation,
     no_round,
@@ -175,10 +176,11 @@ class MemoryStore(JobsInMemory):
         Raises StaleVersion, NotFound or InvariantViolated for a change that is not allowed.
         """
         jobs: dict[JobId, Job] = {}
+        gone = gone_checkpoints(changes.events)
         for job in changes.jobs:
             stored = jobs.get(job.id) or self.job(job.id)
             if (stored.state, stored.generation, stored.steps_done) != (job.state, job.generation, job.steps_done):
-                check_progress(job.id, _progress(stored), _progress(job))
+                check_progress(job.id, _progress(stored), _progress(job), is_gone=job.id in gone)
             jobs[job.id] = changed(
                 job,
                 spec=in_region(in_plan(in_size(stored.spec, job.size), job.plan), job.residence.region),

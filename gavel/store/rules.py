@@ -32,6 +32,7 @@ from gavel.types import (
     Tier,
     User,
 )
+from gavel.types.checkpoints import CHECKPOINT_GONE
 
 DEFAULT_TIER = Tier(name="default")
 KEEP_ROUNDS = 2000
@@ -80,15 +81,24 @@ class Progress:
     total_steps: int
 
 
-def check_progress(job_id: JobId, before: Progress, after: Progress) -> None:
-    """Raise if generation or steps done fall, a step is beyond the last, or an ended job is continued (I5, I7)."""
+def gone_checkpoints(events: Iterable[JobEvent]) -> frozenset[JobId]:
+    """Return the jobs whose accepted checkpoint is gone, as these events say."""
+    return frozenset(event.job_id for event in events if event.kind == CHECKPOINT_GONE)
+
+
+def check_progress(job_id: JobId, before: Progress, after: Progress, *, is_gone: bool = False) -> None:
+    """Raise if generation or steps done fall, a step is beyond the last, or an ended job is continued (I5, I7).
+
+    Steps done may fall where the checkpoint `is_gone`.
+    """
     if before.state.is_terminal and after.state is not before.state:
         raise InvariantViolated("terminal_is_final", f"job {job_id} is {before.state} and cannot become {after.state}")
     if after.generation < before.generation:
         raise InvariantViolated(
             "generations_grow", f"token of job {job_id} would fall from {before.generation} to {after.generation}"
         )
-    if not before.steps_done <= after.steps_done <= (before.total_steps or after.steps_done):
+    least = 0 if is_gone else before.steps_done
+    if not least <= after.steps_done <= (before.total_steps or after.steps_done):
         raise InvariantViolated(
             "progress_grows",
             f"steps done of job {job_id} would go from {before.steps_done} to {after.steps_done} "

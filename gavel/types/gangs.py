@@ -114,7 +114,8 @@ class GangSeen:
     """One gang as the backend observes it. `reports` are all those since the last observation.
 
     `endpoint` is the HOST:PORT of a replica of a service whose readiness check passes; "": it does not, or is none.
-    `load`: of a replica, if it counts its requests; None: nothing is known of them.
+    `load`: of a replica, if it counts its requests; None: nothing is known of them. `checkpoint_left`: the checkpoint
+    that it was to begin with is gone, and this older one is left, "" if none is; None: nobody missed it.
     """
 
     job_id: JobId
@@ -129,6 +130,7 @@ class GangSeen:
     waiting_for: str = ""
     endpoint: str = ""
     load: Load | None = None
+    checkpoint_left: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

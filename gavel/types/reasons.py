@@ -28,6 +28,7 @@ class Reason(StrEnum):
     NON_PREEMPTIBLE_LIMIT = "NonPreemptibleLimit"
     SERVING = "Serving"
     SPREAD = "Spread"
+    REGION_AWAY = "RegionAway"
     TOO_MANY_JOBS = "TooManyJobs"
     NO_MATCHING_TYPE = "NoMatchingType"
     MISCONFIGURED = "Misconfigured"
@@ -130,6 +131,10 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.SPREAD: Explained(
         "The replica may not be where another replica of its service is, and no other node can have it now.",
         "Wait until a node is free, add nodes, or submit the service without `spread_hard`.",
+    ),
+    Reason.REGION_AWAY: Explained(
+        "No node can be used now of the regions that the job may be in.",
+        "Wait. The page of nodes says which regions cannot be reached, and why.",
     ),
     Reason.TOO_MANY_JOBS: Explained(
         "The user or the tier has as many unfinished jobs as it may have.",

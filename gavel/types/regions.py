@@ -1,6 +1,7 @@
 """Regions: where the state and the data of a job are, and how the accelerator types of a region are named."""
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from gavel.types.cluster import AcceleratorType
 
@@ -27,6 +28,25 @@ class Residence:
     egress_bytes: int = 0
     egress_usd: float = 0.0
     why: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegionStatus:
+    """A region with a backend of its own. `problem`: why that cannot be reached, since `since_s`; "": it can."""
+
+    name: str
+    backend: str
+    problem: str = ""
+    since_s: float = 0.0
+
+
+def unreached(region: RegionStatus) -> str:
+    """Return what an operator should know of a region that cannot be reached."""
+    since = datetime.fromtimestamp(region.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    return (
+        f"Region {region.name} ({region.backend}) cannot be reached since {since}: {region.problem}. Its gangs run"
+        " through their leases, and jobs at home there wait; other regions are planned as usual."
+    )
 
 
 AT_HOME_NOWHERE = Residence()

@@ -106,9 +106,12 @@ B = TypeVar("B", bound=ClusterBackend)
 
 
 class Submitted:
-    """What users give to a service with this state folder."""
+    """What users give to a service with this state folder, whose workers have the names that checks use."""
 
     state_dir: Path
+
+    def worker(self, name: str) -> str:
+        return name
 
     @property
     def python(self) -> str:
@@ -263,7 +266,7 @@ class LocalHarness(Restarted[LocalBackend]):
         self._there = self.here
         gone = {each.worker.id for each in self.here if each.worker.node == name}
         self.here = tuple(each for each in self.here if each.worker.node != name)
-        for path in (self.folder / "gangs").glob("*/*/launch.json"):
+        for path in (path for home in self.homes for path in (home / "gangs").glob("*/*/launch.json")):
             if gone & {rank["worker"] for rank in read_json(str(path))["ranks"]}:
                 kill(processes_of(path.parents[2], str(path.parent)))
         self.recover()
@@ -273,15 +276,21 @@ class LocalHarness(Restarted[LocalBackend]):
         self.here = self._there
         self.recover()
 
+    @property
+    def homes(self) -> tuple[Path, ...]:
+        """The folders below which gangs have theirs."""
+        return (self.folder,)
+
     def all_processes(self) -> list[int]:
-        return processes_of(self.folder)
+        return [pid for home in self.homes for pid in processes_of(home)]
 
     def close(self) -> None:
         """End every process of the cluster."""
         self.backend.close()
         while left := self.all_processes():
             kill(left)
-        control_groups.remove_groups(control_groups.prefix_of_all(str(self.folder / "gangs")))
+        for home in self.homes:
+            control_groups.remove_groups(control_groups.prefix_of_all(str(home / "gangs")))
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass

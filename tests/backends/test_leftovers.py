@@ -57,6 +57,35 @@ def test_checkpoints_of_unknown_jobs_stay_where_other_services_may_have_theirs(t
     assert (shared / "theirs").exists()
 
 
+def test_checkpoints_of_a_slurm_cluster_are_deleted_at_their_own_url(tmp_path: Path) -> None:
+    url = (tmp_path / "bucket").as_uri()
+    settings = Settings.model_validate(
+        {"state_dir": tmp_path / "state", "backend": "slurm", "slurm": {"checkpoint_dir": url}}
+    )
+    for path in ("j1/1-1/w", "j2/1-1/w", "_outputs/j1/result"):
+        written(tmp_path / "bucket" / path)
+    Leftovers(settings).delete("j1")
+    left = [str(each.relative_to(tmp_path / "bucket")) for each in (tmp_path / "bucket").rglob("*") if each.is_file()]
+    assert left == ["j2/1-1/w"]
+
+
+def test_what_jobs_left_in_the_place_of_each_region_goes(tmp_path: Path) -> None:
+    ray = {"backend": "ray", "ray_checkpoint_dir": str(tmp_path / "ray")}
+    settings = Settings(
+        state_dir=tmp_path / "state", backend="several", backends={"here": {"backend": "local"}, "far": ray}
+    )
+    for path in ("state/checkpoints/j1/1-1/w", "ray/j1/2-1/w", "ray/_outputs/j1/w", "state/outputs/j1/w"):
+        written(tmp_path / path)
+    written(tmp_path / "state" / "regions" / "here" / "gangs" / "j1" / "fence.json")
+    written(tmp_path / "state" / "regions" / "far" / "gangs" / "j1" / "fence.json")
+    written(tmp_path / "state" / "regions" / "here" / "gangs" / "j2" / "fence.json")
+    written(tmp_path / "state" / "regions" / "far" / "gangs" / "j2" / "3" / "gang.json")
+    leftovers = Leftovers(settings)
+    assert list(leftovers.ended_gangs(lambda *_: True)) == ["j1"]
+    leftovers.delete("j1")
+    assert not [each for each in tmp_path.rglob("w")]
+
+
 def test_gangs_are_forgotten_once_only_their_fence_is_left(tmp_path: Path) -> None:
     written(tmp_path / "gangs" / "ended" / "fence.json")
     written(tmp_path / "gangs" / "ending" / "3" / "gang.json")

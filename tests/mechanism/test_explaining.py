@@ -248,3 +248,19 @@ def test_the_line_is_that_of_a_plain_sort(lags: list[float], gone: set[int]) -> 
     line = list(Line(record).in_order(jobs))
     assert [job.id for _, job in line] == [job.id for job in waiting]
     assert all(Line(record).place_of(job, jobs.values()) == place for place, job in line)
+
+
+@pytest.mark.parametrize(
+    ("regions", "state", "words"),
+    [
+        (("eu",), JobState.QUEUED, "No node of region eu can be used now; the job waits for one."),
+        (("eu", "ap"), JobState.QUEUED, "No node of the regions eu, ap can be used now; the job waits for one."),
+        (("eu",), JobState.LEASED, "No node of region eu can be used now; its gang runs to the end of its lease."),
+    ],
+)
+def test_a_job_of_a_region_that_is_away_is_told_so(regions: tuple[str, ...], state: JobState, words: str) -> None:
+    job = a_job("j0", state=state, spec={"regions": regions})
+    why = explain(job, a_state(job))
+    assert (why.code, why.message) == (Reason.REGION_AWAY, words)
+    here = a_job("j0", spec={"regions": (*regions, "local")})
+    assert words not in explain(here, a_state(here)).message

@@ -152,3 +152,21 @@ def test_a_job_shows_a_bounded_number_of_metrics_the_newest_names_first() -> Non
         job = take_reports(job, Reported(at_s=9.0, generation=1, reports=(report,), started_at_s=5.0))
     assert len(job.metrics) == METRIC_NAMES_MAX and "first" not in job.metrics
     assert job.metrics["again"] == 100.0 and {"name-100", "name-38"} <= job.metrics.keys()
+
+
+@pytest.mark.parametrize(
+    ("left", "checkpoint", "steps"),
+    [("1-4", "1-4", 4), ("", None, 0), (None, "2-30", 30)],
+    ids=["older", "none", "kept"],
+)
+def test_a_job_whose_checkpoint_is_gone_goes_on_from_what_is_left(
+    left: str | None, checkpoint: str | None, steps: int
+) -> None:
+    job = a_leased_job(checkpoint="2-30", steps_done=30, steps_reported=40)
+    gang = a_gang(GangExit(outcome=GangOutcome.LOST, message="checkpoint 2-30 is gone"), checkpoint_left=left)
+    event = ended(job, gang, 20.0)
+    assert event is not None
+    after, line = step(job, event)
+    assert (after.state, after.checkpoint, after.steps_done) == (JobState.QUEUED, checkpoint, steps)
+    assert after.steps_so_far == steps
+    assert "checkpoint 2-30 is gone" in line.message

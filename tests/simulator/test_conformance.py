@@ -39,6 +39,9 @@ class VirtualHarness:
     def now_s(self) -> float:
         return self.clock.now_s()
 
+    def worker(self, name: str) -> str:
+        return name
+
     def argv(self, behaviour: Behaviour) -> tuple[str, ...]:
         return program("trains")
 

@@ -63,10 +63,11 @@ class NodesBackend(FolderBackend):
     """Runs gangs on the nodes of a cluster; only the service with the latest `term` commands it.
 
     `cluster` is its name in sentences, `open_link` opens the transport, given the folder of the code versions. One
-    service at a time per `state_dir`. `environment` is added to every process of every job; `preparation` makes ready
-    what jobs bring; `node_of` has the workers that the store names (`Numbering`). A job whose output folder exceeds
-    `output_bytes_per_job` (0: any size) is ended. Not thread-safe but `read_log` and `notes`. Raises
-    BackendUnavailable when another service uses `state_dir`, and what `open_link` raises.
+    service at a time per `state_dir`; `kept` is the folder of code, logs and checkpoints, where this is one of several
+    backends. `environment` is added to every process of every job; `preparation` makes ready what jobs bring; `node_of`
+    has the workers that the store names (`Numbering`). A job whose output folder exceeds `output_bytes_per_job` (0: any
+    size) is ended. Not thread-safe but `read_log` and `notes`. Raises BackendUnavailable when another service uses
+    `state_dir`, and what `open_link` raises.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -84,14 +85,15 @@ class NodesBackend(FolderBackend):
         term: Term | None = None,
         node_of: Mapping[WorkerId, str] = MappingProxyType({}),
         preparation: Preparation = PREPARATION,
+        kept: Path | None = None,
     ) -> None:
-        self._name = cluster
+        self._name, shared = cluster, (kept or state_dir).resolve()
         self._clock = clock
         self._settings = orders.LaunchSettings(
             environment=dict(environment or {}),
             lease_grace_s=lease_grace_s,
             log_bytes=log_bytes_per_job,
-            checkpoints=nodes.checkpoints_of(state_dir),
+            checkpoints=nodes.checkpoints_of(shared),
             outputs=nodes.outputs,
             output_bytes=output_bytes_per_job,
             preparation=preparation,
@@ -101,21 +103,18 @@ class NodesBackend(FolderBackend):
         self._gangs: dict[GangKey, NodesGang] = {}
         self._forgetting = orders.Forgetting()
         self._sharing = CoreSharing([])
-        self._cluster = Cluster()
+        self._cluster, self._last = Cluster(), Seen()
         self._retention = Retention(self._settings.checkpoints)
-        checkpoints = self._settings.checkpoints
-        self._shared = None if is_url(checkpoints) else OwnFolder(checkpoints)
+        self._shared = None if is_url(at := self._settings.checkpoints) else OwnFolder(at)
         self._refused = ""
         self._notes: tuple[str, ...] = ()
         self.calls: Mapping[str, int] = {}
-        self._last = Seen()
-        with answering("open"):
-            self._folder = StateFolder(state_dir, term)
+        with answering("open"), StateFolder.opened(state_dir, term, kept) as self._folder:
             numbering = Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current)
             self._fleet = Fleet(numbering, cluster)
-            self._link = open_link(str(code_dir(state_dir.resolve())))
+            self._link = open_link(str(code_dir(shared)))
             self._holdings = Holdings(self._fleet, self._folder.resources(), cluster)
-            self._logs = JobLogs(state_dir.resolve() / "logs", log_bytes_per_job)
+            self._logs = JobLogs(shared / "logs", log_bytes_per_job)
             self._lost = LostParts(state_dir.resolve() / "gangs", clock.now_s())
             self._adopt_own()
 

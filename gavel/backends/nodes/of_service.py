@@ -21,3 +21,4 @@ class OfService(TypedDict):
     term: NotRequired[Term | None]
     node_of: NotRequired[Mapping[WorkerId, str]]
     preparation: NotRequired[Preparation]
+    kept: NotRequired[Path | None]

@@ -4,11 +4,12 @@ A gang writes its checkpoints to its node's disk; the service sees one only once
 can be restored on any node.
 """
 
+import hashlib
 import os
 import shutil
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -52,6 +53,16 @@ class RemoteCheckpoints:
         with open(descriptor, "rb") as source, self._files.open(stored, "wb") as file:
             for chunk in content(source.fileno(), os.fstat(source.fileno()).st_size):
                 file.write(chunk)
+
+    def write(self, job_id: JobId, name: str, path: str, chunks: Iterable[bytes]) -> str:
+        """Store a file of a checkpoint; return the SHA-256 of what was written."""
+        stored, digest = f"{self._root}/{job_id}/{name}/{path}", hashlib.sha256()
+        self._files.makedirs(stored.rpartition("/")[0], exist_ok=True)
+        with self._files.open(stored, "wb") as file:
+            for chunk in chunks:
+                digest.update(chunk)
+                file.write(chunk)
+        return digest.hexdigest()
 
     def fetch(self, job_id: JobId, path: Path) -> None:
         """Fetch the checkpoint; the local folder appears only once it is complete, and is that of the job's user.

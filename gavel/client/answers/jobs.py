@@ -68,6 +68,7 @@ Reason = Literal[
     "NonPreemptibleLimit",
     "Serving",
     "Spread",
+    "RegionAway",
     "TooManyJobs",
     "NoMatchingType",
     "Misconfigured",
@@ -215,17 +216,18 @@ class Job(TypedDict):
     # the user fill more disk than they may, so that no other one starts. * `NonPreemptibleLimit`: Jobs that may not be
     # preempted hold as many workers as the tier allows them, or as caps and guarantees leave. * `Serving`: The job is a
     # service: its replicas run, not the job itself. * `Spread`: The replica may not be where another replica of its
-    # service is, and no other node can have it now. * `TooManyJobs`: The user or the tier has as many unfinished jobs
-    # as it may have. * `NoMatchingType`: No accelerator type has as many workers as the gang of the job needs. *
-    # `Misconfigured`: The tier of the job is gone, or no node has what its gang needs: accelerators, labels, cores and
-    # memory. * `Cancelling`: The job was cancelled and ends when its gang has stopped. * `Cancelled`: The job was
-    # cancelled. * `Completed`: The job has done all its steps. * `ProgramFailed`: The program of the job ended with an
-    # error. * `ProgramNotStarted`: The program of the job could not be started. * `StepsMissing`: The program of the
-    # job ended without an error before all steps were done. * `NoProgress`: The leases of the job end before it has
-    # saved a checkpoint, and none can be longer; or its program runs without reporting a step. * `DoesNotFit`: The job
-    # does not fit the accelerator type that it ran on; if it fits no other, it has failed. * `LostTooOften`: Gangs of
-    # the job were lost several times in a row, without a new checkpoint in between. * `DependencyFailed`: A job that
-    # had to complete first has failed or was cancelled.
+    # service is, and no other node can have it now. * `RegionAway`: No node can be used now of the regions that the job
+    # may be in. * `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`:
+    # No accelerator type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is
+    # gone, or no node has what its gang needs: accelerators, labels, cores and memory. * `Cancelling`: The job was
+    # cancelled and ends when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has
+    # done all its steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The
+    # program of the job could not be started. * `StepsMissing`: The program of the job ended without an error before
+    # all steps were done. * `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be
+    # longer; or its program runs without reporting a step. * `DoesNotFit`: The job does not fit the accelerator type
+    # that it ran on; if it fits no other, it has failed. * `LostTooOften`: Gangs of the job were lost several times in
+    # a row, without a new checkpoint in between. * `DependencyFailed`: A job that had to complete first has failed or
+    # was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
     fix: str  # What helps, with the commands for it; empty: nothing needs to be done.

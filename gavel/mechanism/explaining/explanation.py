@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
+from gavel.mechanism.cluster.configured import regions_of
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unmet_need
 from gavel.mechanism.explaining.durations import lasting
@@ -116,7 +117,7 @@ def _ended(job: Job) -> Why | None:
 
 
 def _never(job: Job, state: State) -> Why | None:
-    return _misconfigured(job, state) or _without_type(job, state) or _beyond_quota(job, state)
+    return _misconfigured(job, state) or _away(job, state) or _without_type(job, state) or _beyond_quota(job, state)
 
 
 def _misconfigured(job: Job, state: State) -> Why | None:
@@ -124,6 +125,16 @@ def _misconfigured(job: Job, state: State) -> Why | None:
     if spec.tier not in state.tiers:
         return Why(code=Reason.MISCONFIGURED, message=f"There is no tier {spec.tier}.")
     return None
+
+
+def _away(job: Job, state: State) -> Why | None:
+    """None of the regions in which the job may be has a node now, as where a link is lost."""
+    named = job.spec.needs.regions
+    if not named or not {*named}.isdisjoint(regions_of(state.cluster)):
+        return None
+    where = f"region {named[0]}" if len(named) == 1 else f"the regions {', '.join(named)}"
+    then = "its gang runs to the end of its lease" if job.state is JobState.LEASED else "the job waits for one"
+    return Why(code=Reason.REGION_AWAY, message=f"No node of {where} can be used now; {then}.")
 
 
 def _without_type(job: Job, state: State) -> Why | None:

@@ -51,7 +51,8 @@ class Launched:
 class Ended:
     """A gang has ended; `kind`: what that means for its job; `retry_at_s`: the job does not start again before.
 
-    `held_s`: the seconds from the start of its programs to their end, 0 if they were not started.
+    `held_s`: the seconds from the start of its programs to their end, 0 if they were not started. `checkpoint_left`: as
+    in `GangSeen`.
     """
 
     at_s: float
@@ -62,6 +63,7 @@ class Ended:
     exit: GangExit
     retry_at_s: float = 0.0
     held_s: float = 0.0
+    checkpoint_left: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

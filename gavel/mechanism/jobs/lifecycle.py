@@ -1,6 +1,6 @@
 """The states of a job: a table of transitions, a function that applies it, and what the end of a gang means."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from gavel.errors import InvalidTransition
@@ -23,7 +23,7 @@ from gavel.types import (
     ReportKind,
     WrittenCheckpoint,
 )
-from gavel.types.checkpoints import WRITTEN_MAX
+from gavel.types.checkpoints import CHECKPOINT_GONE, WRITTEN_MAX
 from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
@@ -77,7 +77,7 @@ def _after(job: Job, event: Event) -> Job:
             is_preempted = event.kind is EventKind.PREEMPTED and not job.pause_requested
             is_vain = is_preempted and event.held_s > 0 and not job.has_saved
             return changed(
-                _closed(job, event),
+                _closed(_without_gone(job, event.checkpoint_left), event),
                 leases_without_checkpoint=job.leases_without_checkpoint + is_vain,
                 longest_without_checkpoint_s=max(job.longest_without_checkpoint_s, event.held_s if is_vain else 0.0),
                 preemptions=job.preemptions + is_preempted,
@@ -87,6 +87,20 @@ def _after(job: Job, event: Event) -> Job:
             )
         case Dismissed():
             return changed(job, reason=event.reason, message=event.message, finished_at_s=event.at_s)
+
+
+def _without_gone(job: Job, left: str | None) -> Job:
+    """Return the job, back at the checkpoint that is left of its own if the accepted one is gone ("": at its start)."""
+    if left is None:
+        return job
+    return changed(job, checkpoint=left or None, steps_done=int(left.partition("-")[2]) if left else 0)
+
+
+def gone_back(job: Job, end: Ended) -> Iterator[JobEvent]:
+    """Yield the event of a job that the end of its gang has put back to what is left of its checkpoints."""
+    if end.checkpoint_left is not None:
+        message = f"{_sentence(end.exit.message)} The job goes on from step {job.steps_done}."
+        yield JobEvent(job_id=job.id, at_s=end.at_s, kind=CHECKPOINT_GONE, message=message)
 
 
 def _closed(job: Job, event: Ended) -> Job:
@@ -262,6 +276,7 @@ def ended(job: Job, gang: GangSeen, now_s: float) -> Ended | None:
         message=message,
         exit=gang.exit,
         held_s=0.0 if gang.started_at_s is None else max(0.0, (gang.ended_at_s or now_s) - gang.started_at_s),
+        checkpoint_left=gang.checkpoint_left,
     )
 
 

@@ -272,7 +272,7 @@ class _JobUpdates:
                 end.generation,
             ):  # it was to stay for a round that it will not see
                 after = received(after, lease.accelerator_type, rounds=-1)
-        tick.put(after, line)
+        tick.put(after, line, *lifecycle.gone_back(after, end))
         if end.kind is EventKind.PREEMPTED:
             self._tell_no_progress(after, on, end.at_s)
 

@@ -1,0 +1,104 @@
+"""Checkpoints of jobs that begin in another region than before: copied to its storage, in the background."""
+
+from collections.abc import Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+import structlog
+
+from gavel.backends.checkpoint_retention import older_ones
+from gavel.backends.several.storages import has_whole, storage_at
+from gavel.ports import LaunchGang
+from gavel.types import JobId
+
+log = structlog.get_logger("gavel.regions")
+
+THREADS = 4
+Wanted = tuple[JobId, str, str]
+"""Job, checkpoint and region."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """Why a gang cannot start yet.
+
+    With `left` it cannot at all: its checkpoint is gone, and this older one is left, "" if none is.
+    """
+
+    why: str
+    left: str | None = None
+
+
+class Copies:
+    """Brings checkpoints to the storages of regions. `places` has the folder or URL of each region's checkpoints.
+
+    Where all regions share one place there is nothing to be done.
+    """
+
+    def __init__(self, places: Mapping[str, str]) -> None:
+        self._places = places
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gavel-copies")
+        self._running: dict[Wanted, Future[str]] = {}
+        self._failed: dict[Wanted, str] = {}
+
+    def held(self, launch: LaunchGang, region: str) -> Held | None:
+        """Return why the gang cannot start in the region yet; None once its checkpoint is there."""
+        job_id, name = _origin(launch)
+        wanted = (job_id, name, region)
+        if not name or len({*self._places.values()}) == 1:
+            return None
+        running = self._running.get(wanted)
+        if running is None:
+            self._running[wanted] = self._threads.submit(self._bring, wanted)
+        if running is None or not running.done():
+            failed = self._failed.get(wanted)
+            return Held(why=f"its checkpoint {name} is copied to region {region}{f'; {failed}' if failed else ''}")
+        return self._ended(wanted, running)
+
+    def _ended(self, wanted: Wanted, ended: Future[str]) -> Held | None:
+        """Return what came of a copy. A copy that failed is made again; one that is done is looked for again later."""
+        del self._running[wanted]
+        try:
+            left = ended.result()
+        except Exception as problem:  # of whichever storage this is
+            log.warning("checkpoint.not_copied", job=wanted[0], checkpoint=wanted[1], error=str(problem))
+            self._failed[wanted] = f"the last try failed: {problem}"
+            return Held(why=f"its checkpoint {wanted[1]} is copied to region {wanted[2]}; {self._failed[wanted]}")
+        self._failed.pop(wanted, None)
+        if left == wanted[1]:
+            return None
+        regions = " and ".join(sorted(self._places))
+        why = f"checkpoint {wanted[1]} is gone, no region has it ({regions}); {left or 'no older one'} is left"
+        return Held(why=why, left=left)
+
+    def _bring(self, wanted: Wanted) -> str:
+        """Return the checkpoint once it is in the region; if it is gone the newest older one anywhere, "" without one.
+
+        Raises what the storages raise, and OSError if a place may be gone rather than what was in it.
+        """
+        job_id, name, region = wanted
+        target = storage_at(self._places[region])
+        origins = [storage_at(place) for place in {*self._places.values()} - {self._places[region]}]
+        names = {storage: storage.names(job_id) for storage in (target, *origins)}
+        origin = next((each for each in origins if name in names[each]), None)
+        if origin is not None and not has_whole(target, job_id, name, origin):
+            target.put(job_id, name, origin)
+            log.info("checkpoint.copied", job=job_id, checkpoint=name, region=region)
+        if origin is not None or name in names[target]:
+            return name
+        is_unheard_of = not any(names.values()) and not any(each.has_folder(job_id) for each in names)
+        if is_unheard_of and any(each.is_empty() for each in names):
+            raise OSError("a place of checkpoints is empty; is its file system mounted?")
+        return next(reversed(older_ones({each for own in names.values() for each in own}, name)), "")
+
+    def close(self) -> None:
+        """Start no other copy."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _origin(launch: LaunchGang) -> tuple[str, str]:
+    """Return below which folder and under which name the checkpoint is that the gang begins with; "" without one."""
+    if launch.checkpoint is not None:
+        return launch.job_id, launch.checkpoint
+    job_id, _, name = launch.from_checkpoint.partition("/")
+    return (f".copies/{job_id}", name) if name else ("", "")

@@ -1,0 +1,220 @@
+"""In which region each gang was launched, and until when it may run there, whether that region answers or not.
+
+The record is written before a gang is launched or its lease extended, so a service that starts again while a region
+cannot be reached still knows which of its gangs may live there. Ends of leases are kept by a clock that nobody sets, as
+on the nodes: a wall clock that is set ahead ends no lease.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from gavel.backends import machine
+from gavel.backends.gang import GangKey
+from gavel.ports import LaunchGang
+from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId
+
+CLOCK_MARGIN_S = 1.0  # seconds by which the clock of a node may be late at the end of a lease
+UNTOLD_LEASE_S = 86_400.0  # of a gang that was found without a record: as long as any that is given
+FILE_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whereabout:
+    """A gang that was launched in a region. `until_s`: the end of its lease as it was last sent, by the steady clock.
+
+    `wall_until_s` is the same by the wall clock then. `seen` is what the region last told of it; None: nothing yet.
+    """
+
+    job_id: JobId
+    generation: int
+    region: str
+    accelerator_type: str
+    worker_ids: tuple[str, ...]
+    until_s: float
+    wall_until_s: float
+    seen: GangSeen | None = None
+
+    @property
+    def key(self) -> GangKey:
+        """Return job and generation."""
+        return self.job_id, self.generation
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the region has told that nothing of the gang runs; a lost one may run where it is cut off."""
+        exit_ = self.seen.exit if self.seen else None
+        return exit_ is not None and exit_.outcome is not GangOutcome.LOST
+
+    @property
+    def is_over(self) -> bool:
+        """Return whether the region has shown the gang as ended, lost ones included."""
+        return self.seen is not None and self.seen.state is GangState.ENDED
+
+    def unheard(self) -> GangSeen:
+        """Return the gang as it was last seen, without the reports that were handed over then."""
+        if self.seen is not None:
+            return self.seen if self.is_over else replace(self.seen, reports=())
+        return GangSeen(
+            job_id=self.job_id,
+            generation=self.generation,
+            state=GangState.RUNNING,
+            accelerator_type=self.accelerator_type,
+            worker_ids=self.worker_ids,
+        )
+
+
+class Whereabouts:
+    """The gangs by job. `grace_s`: from the end of a lease to the kill of what still runs.
+
+    `path` is the file that outlives the service; one that is spoilt counts as empty. `now_s` is the time of leases,
+    `steady_s` goes on whatever the wall clock is set to, until the machine starts again.
+    """
+
+    def __init__(
+        self, path: Path, grace_s: float, *, now_s: Callable[[], float], steady_s: Callable[[], float]
+    ) -> None:
+        self._path, self._grace_s, self._now_s, self._steady_s = path, grace_s, now_s, steady_s
+        self._of_job: dict[JobId, dict[int, Whereabout]] = {}
+        boot_id, stored = _stored(path)
+        for each in stored:
+            same_boot = boot_id == machine.boot_id()
+            self._put(each if same_boot else replace(each, until_s=self._by_steady_clock(each.wall_until_s)))
+        self._is_stored = True
+
+    def __iter__(self) -> Iterator[Whereabout]:
+        """Yield all gangs."""
+        return (each for own in self._of_job.values() for each in own.values())
+
+    def get(self, key: GangKey) -> Whereabout | None:
+        """Return a gang; None if it is not known."""
+        return self._of_job.get(key[0], {}).get(key[1])
+
+    def region_of_job(self, job_id: JobId) -> str:
+        """Return the region of the job's newest gang that is known; "" if there is none."""
+        own = self._of_job.get(job_id)
+        return own[max(own)].region if own else ""
+
+    def may_live_elsewhere(self, job_id: JobId, region: str) -> str:
+        """Return another region in which a gang of the job may still run; "" if there is none."""
+        others = (each for each in self._of_job.get(job_id, {}).values() if each.region != region)
+        return next((each.region for each in others if self.may_live(each)), "")
+
+    def may_live(self, gang: Whereabout) -> bool:
+        """Return whether the gang may still run: nobody has told that it ended, and its lease may hold."""
+        return not gang.has_ended and self._steady_s() < gang.until_s + self._grace_s + CLOCK_MARGIN_S
+
+    def launched(self, launch: LaunchGang, region: str) -> None:
+        """Note a gang that is going to be launched; one that is known stays as it is, with the later end."""
+        key = (launch.job_id, launch.generation)
+        if self.get(key) is not None:
+            self.extended(key, launch.lease_expires_at_s)
+            return
+        self._put(
+            Whereabout(
+                job_id=launch.job_id,
+                generation=launch.generation,
+                region=region,
+                accelerator_type=launch.accelerator_type,
+                worker_ids=launch.worker_ids,
+                until_s=self._by_steady_clock(launch.lease_expires_at_s),
+                wall_until_s=launch.lease_expires_at_s,
+            )
+        )
+
+    def extended(self, key: GangKey, expires_at_s: float) -> None:
+        """Note an extension that is going to be sent; none shortens a lease."""
+        gang, until_s = self.get(key), self._by_steady_clock(expires_at_s)
+        if gang is not None and until_s > gang.until_s:
+            self._put(replace(gang, until_s=until_s, wall_until_s=expires_at_s))
+
+    def _by_steady_clock(self, at_s: float) -> float:
+        return self._steady_s() + at_s - self._now_s()
+
+    def update(self, region: str, gangs: Iterable[GangSeen]) -> None:
+        """Note which gangs a region has. What it does not have is gone, unless it was lost and may still run."""
+        there = {(each.job_id, each.generation): each for each in gangs}
+        for each in [each for each in self if each.region == region and each.key not in there]:
+            if each.seen is None or not (each.seen.exit and self.may_live(each)):
+                self._drop(each.key)
+        for key, seen in there.items():
+            recorded = self.get(key)
+            if recorded is None:
+                self._put(_unrecorded(seen, region, self._steady_s() + UNTOLD_LEASE_S, self._now_s() + UNTOLD_LEASE_S))
+            else:  # what is stored of it stays the same
+                self._of_job[key[0]][key[1]] = replace(recorded, seen=seen)
+
+    def forget(self, key: GangKey) -> None:
+        """Drop a gang whose end is committed; one that may still run stays."""
+        gang = self.get(key)
+        if gang is not None and not self.may_live(gang):
+            self._drop(key)
+
+    def store(self) -> None:
+        """Write what has changed, for the next service. Raises OSError."""
+        if not self._is_stored:
+            machine.write_json(
+                str(self._path), {"boot_id": machine.boot_id(), "gangs": [_record(each) for each in self]}
+            )
+            self._is_stored = True
+
+    def lost(self, gang: Whereabout, why: str) -> GangSeen:
+        """Return a gang of a region that does not answer as ended: its lease is over."""
+        message = f"region {gang.region} cannot be reached, and the lease of the gang there is over: {why}"
+        return replace(
+            gang.unheard(),
+            state=GangState.ENDED,
+            ended_at_s=gang.wall_until_s + self._grace_s + CLOCK_MARGIN_S,
+            exit=GangExit(outcome=GangOutcome.LOST, message=message),
+        )
+
+    def _put(self, gang: Whereabout) -> None:
+        self._of_job.setdefault(gang.job_id, {})[gang.generation] = gang
+        self._is_stored = False
+
+    def _drop(self, key: GangKey) -> None:
+        own = self._of_job[key[0]]
+        del own[key[1]]
+        if not own:
+            del self._of_job[key[0]]
+        self._is_stored = False
+
+
+def _unrecorded(seen: GangSeen, region: str, until_s: float, wall_until_s: float) -> Whereabout:
+    """Return a gang that a region has and nobody has noted."""
+    return Whereabout(
+        job_id=seen.job_id,
+        generation=seen.generation,
+        region=region,
+        accelerator_type=seen.accelerator_type,
+        worker_ids=seen.worker_ids,
+        until_s=until_s,
+        wall_until_s=wall_until_s,
+        seen=seen,
+    )
+
+
+def _record(gang: Whereabout) -> list[object]:
+    until = gang.until_s, gang.wall_until_s
+    return [gang.job_id, gang.generation, gang.region, gang.accelerator_type, [*gang.worker_ids], *until]
+
+
+def _stored(path: Path) -> tuple[str, list[Whereabout]]:
+    """Return the start of the machine since which the steady clock counts, and the gangs."""
+    stored: list[Whereabout] = []
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        record = machine.read_json(str(path), FILE_BYTES)
+        for job_id, generation, region, kind, worker_ids, until_s, wall_until_s in record["gangs"]:
+            gang = Whereabout(
+                job_id=job_id,
+                generation=generation,
+                region=region,
+                accelerator_type=kind,
+                worker_ids=tuple(worker_ids),
+                until_s=float(until_s),
+                wall_until_s=float(wall_until_s),
+            )
+            stored.append(gang)
+        return str(record["boot_id"]), stored
+    return "", stored

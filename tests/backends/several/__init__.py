@@ -1,0 +1,1 @@
+"""Tests of several backends as one."""
