@@ -28,10 +28,10 @@ LOADS = {"light": 1.3, "heavy": 2.2}
 def rows(quick: bool) -> Iterator[Row]:
     """Yield the mean times to completion, and what elastic jobs save of them; the quick form has fewer jobs."""
     for load, per_hour in LOADS.items():
-        for known in (True,) if quick else (True, False):
-            where = f"{load} load, speeds {'known' if known else 'learned'}"
+        for is_known in (True,) if quick else (True, False):
+            where = f"{load} load, speeds {'known' if is_known else 'learned'}"
             rigid, elastic = (
-                _figures(12 if quick else 150, per_hour, is_elastic=each, is_known=known) for each in (False, True)
+                _figures(12 if quick else 150, per_hour, is_elastic=each, is_known=is_known) for each in (False, True)
             )
             yield from _shown(f"in the service's rounds, {where}, rigid", rigid)
             yield from _shown(f"in the service's rounds, {where}, elastic", elastic)

@@ -52,7 +52,7 @@ WORKERS = 2  # processes
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
     """A trace, its cluster, and which jobs count: in the full form, and in the quick one (None: left out of it). Gangs
-    larger than any type are left out.
+    larger than any type are left out. `file` may also be a generator with parameters, which has a name of its own here.
 
     `every`: only every so many-th job, where the whole would drown the cluster. `has_users`: its jobs are of several.
     `only`: the runs that are worth their minutes there (empty: all). `at_most_h`: what the mean JCT of a run, by its
@@ -67,11 +67,16 @@ class Stream:
     has_users: bool = False
     only: tuple[str, ...] = ()
     at_most_h: Mapping[str, float] = field(default_factory=dict)
+    label: str = ""
 
     @property
     def name(self) -> str:
-        """The file's name without its ending."""
-        return Path(self.file).stem
+        """The label, else the file's name without its ending."""
+        return self.label or Path(self.file).stem
+
+    def text(self, data: Path) -> str:
+        """Return what reads it as a workload: a path in the folder of traces, or the generator."""
+        return self.file if "?" in self.file else str(data / self.file)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +166,14 @@ STREAMS = (
         },
     ),
     Stream(
+        file="published?jobs=5200&per_hour=5.6",
+        label="published_single_5.6_per_hour_seed0",
+        cluster=LARGE,
+        measure=(4000, 5000),
+        only=("hierarchical", "hierarchical, packed"),
+        at_most_h={"hierarchical, packed": 17.2},
+    ),
+    Stream(
         file="itp2021_cluster02.csv",
         cluster="v100:64:8,p100:64:8",
         measure=(500, 1500),
@@ -243,7 +256,7 @@ def quality(data: Path, stream: Stream, measure: tuple[int, int], each: Run) -> 
     table = read_throughputs(data / "gavel" / "simulation_throughputs.json")
     cluster = cluster_of(stream.cluster)
     workload = Workload(
-        text=str(data / stream.file),
+        text=stream.text(data),
         table=table,
         is_lenient=True,
         capacity_workers=cluster.capacity_workers(),

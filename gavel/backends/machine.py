@@ -228,6 +228,24 @@ def start_time(pid: int) -> int | None:
     return None if fields[0] in "ZX" else int(fields[19])
 
 
+def has_ended(pid: int, began: int | None) -> bool:
+    """Return whether the process that began then has ended; False for one that `/proc` keeps from this process."""
+    try:
+        fields = stat_fields(pid)
+    except OSError:
+        return not exists(pid)
+    return fields[0] in "ZX" or int(fields[19]) != began
+
+
+def exists(pid: int) -> bool:
+    """Return whether there is a process with this pid, seen in `/proc` or not."""
+    try:
+        os.kill(pid, 0)
+    except OSError as problem:
+        return not isinstance(problem, ProcessLookupError)
+    return True
+
+
 def parent_of(pid: int) -> int | None:
     """Return the pid of the process's parent; None if it is gone."""
     try:

@@ -115,12 +115,11 @@ def arguments(launch: Mapping[str, Any], view: Mapping[str, str]) -> Iterator[st
         yield from ("--ro-bind", path, path)
     yield from ("--dev", "/dev", *(("--perms", "1777") if users else ()), "--tmpfs", "/dev/shm", "--tmpfs", "/run")  # noqa: S108
     for place in ("/tmp", "/var/tmp"):  # noqa: S108  the job's own
-        yield from ("--bind", sandbox["tmp"], place)
+        yield from (*(_made_around(place, view) if users else ()), "--bind", sandbox["tmp"], place)
     for path in sandbox["devices"]:
-        yield from ("--dev-bind", path, path)
+        yield from (*(_made_around(path, view) if users else ()), "--dev-bind", path, path)
     for path in sorted(view, key=lambda each: each.split("/")):
-        yield from _made_around(path, view) if users else ()
-        yield from _mounted(path, view[path])
+        yield from (*(_made_around(path, view) if users else ()), *_mounted(path, view[path]))
     for path in ("/", *(path for path, kind in view.items() if kind == "hidden" and os.path.isdir(path))):
         yield from ("--remount-ro", path)
     yield from ("--chdir", "/")

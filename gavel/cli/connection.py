@@ -132,6 +132,12 @@ def explain(error: GavelApiError | ServiceUnreachable) -> str:
     """Return one line for people: what went wrong, and how to correct it."""
     used = _used[-1]
     if isinstance(error, ServiceUnreachable):
+        _, is_distrusted, reason = str(error).partition("certificate verify failed: ")
+        if is_distrusted:
+            return (
+                f"the certificate of {used.url} is not trusted here: {reason.partition(' (_ssl')[0]};"
+                " let SSL_CERT_FILE name the file with it, or with its authority's"
+            )
         return (
             f"nothing answers at {used.url} (from {used.url_source});"
             " start the service with `gavel serve`, or name another with --url or GAVEL_URL"

@@ -14,7 +14,7 @@ from gavel.cli import show
 from gavel.cli.checkpoints import written_by
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
-from gavel.cli.job_file import Given, SubmitCommand, job_file_of, options_given, placed
+from gavel.cli.job_file import Given, JobFile, SubmitCommand, job_file_of, options_given, placed
 from gavel.cli.program import argv_of, argv_there, check_repository, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.reaching import reach
@@ -146,22 +146,27 @@ def submit(  # noqa: PLR0913  one option per field of a job
 
     gavel job submit --file job.yaml --tier silver
     """
-    given, job_file = options_given(context), submit_fields(file, profile)
-    program = program_of(program, job_file.fields, steps)
-    argv = _argv(program, folder := workdir_of(job_file.workdir(workdir, given)), git_ref, git_url, snapshot, given)
+    given, job_file, folder = _read(options_given(context), submit_fields(file, profile), workdir)
+    program, argv = _with_argv(program_of(program, job_file.fields, steps), folder, git_ref, git_url, snapshot, given)
     with connect() as client, placed(job_file):
         wanted = job_file.merged({**stated_by(context.params), "argv": argv}, given)
         wanted |= of_caller(client, program, folder, python, snapshot, wanted, git_ref, git_url)
         _submit(client, wanted, array, count, wait or follow, follow, forward, as_json)
 
 
-def _argv(
+def _read(given: Given, job_file: JobFile, workdir: Path) -> tuple[Given, JobFile, Path]:
+    """Return what was given, the job file, and the folder that the program runs in."""
+    return given, job_file, workdir_of(job_file.workdir(workdir, given))
+
+
+def _with_argv(
     program: list[str], folder: Path, git_ref: str | None, git_url: str | None, snapshot: bool, given: Given
-) -> list[str] | None:
+) -> tuple[list[str], list[str] | None]:
+    """Return the program, and the command by which it is run where its files are."""
     if git_url is None:
-        return argv_of(program, folder, is_here=git_ref is None)
+        return program, argv_of(program, folder, is_here=git_ref is None)
     check_repository(git_url, program, snapshot, given)
-    return argv_there(program)
+    return program, argv_there(program)
 
 
 @job_commands.command("submit-batch")

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
 
 HOST = "127.0.0.1"
+SHOWN_HOST = "localhost"
+"""Another name than the dashboard's: browsers send the cookies of a host to all its ports, also to programs of jobs."""
 CHUNK_BYTES = 64 << 10
 MESSAGE_BYTES = 1 << 20
 PORT_MAX = 65535
@@ -57,7 +59,7 @@ async def _listen(connection: Connection, job_id: str, port: int, local: int, pa
     except OSError as error:
         _fail_to_listen(port, local, error)
     chosen = server.sockets[0].getsockname()[1]
-    typer.echo(f"http://{HOST}:{chosen}{path} is port {port} of job {job_id}, until Ctrl-C")
+    typer.echo(f"http://{SHOWN_HOST}:{chosen}{path} is port {port} of job {job_id}, until Ctrl-C")
     async with server:
         await server.serve_forever()
 

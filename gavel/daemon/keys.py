@@ -10,8 +10,7 @@ from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
-import psutil
-
+from gavel.backends import machine
 from gavel.backends.durable import write_durable
 from gavel.ports import ApiStore, Clock
 from gavel.types import Job, JobId, Scope, User
@@ -78,7 +77,7 @@ class Address:
         with self._lock:
             self._is_offered = True
             named = self._named()
-            if self._leads or named is None or not psutil.pid_exists(named):
+            if self._leads or named is None or not machine.exists(named):
                 self._write()
 
     def claim(self) -> None:

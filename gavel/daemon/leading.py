@@ -43,7 +43,7 @@ def own_name() -> str:
 def is_gone(holder: str) -> bool:
     """Return whether the holder is a process of this place that has ended; False if it runs or is of another place."""
     _, pid, start, place = holder.rsplit(":", 3)
-    return place == _place() and machine.start_time(int(pid)) != int(start)
+    return place == _place() and machine.has_ended(int(pid), int(start))
 
 
 def process_of(holder: str) -> int | None:

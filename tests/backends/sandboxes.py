@@ -10,7 +10,7 @@ from gavel.backends.harness import exit_of
 from gavel.backends.launch import Preparation
 from gavel.backends.sandbox import bubblewrap
 from gavel.types import GangExit
-from tests.backends.clusters import LocalHarness, script
+from tests.backends.clusters import GRACE_S, LocalHarness, script
 
 needs_bubblewrap = pytest.mark.skipif(
     bool(bubblewrap().problem), reason=bubblewrap().problem or "bubblewrap makes sandboxes here"
@@ -18,10 +18,10 @@ needs_bubblewrap = pytest.mark.skipif(
 HEARS = "id -u; (setsid env -i sleep 86397.5 &); trap 'echo heard; exit 75' TERM; while :; do sleep 0.05; done"
 
 
-def reopen(harness: LocalHarness, **over: Any) -> None:
+def reopen(harness: LocalHarness, *, lease_grace_s: float = GRACE_S, **over: Any) -> None:
     """Open the backend again with another preparation."""
     harness.backend.close()
-    harness.backend = harness.open(preparation=Preparation(**over))
+    harness.backend = harness.open(preparation=Preparation(**over), lease_grace_s=lease_grace_s)
 
 
 def ran(harness: LocalHarness, text: str, *workers: str, **over: object) -> GangExit:

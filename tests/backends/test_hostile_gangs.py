@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.backends import gang as gang_module
-from gavel.backends import gang_processes, gang_records, lease_rules, machine
+from gavel.backends import gang_processes, gang_records, isolation, lease_rules, machine
 from gavel.backends.folder import StateFolder
 from gavel.backends.gang import LocalGang
 from gavel.backends.harness import exit_of, gang, is_in, stop
@@ -163,6 +163,7 @@ CONTENTS = (
     | VALUES.map(lambda value: json.dumps(value).encode())
     | st.sampled_from([b"[" * 20_000, b"9" * 10_000, b'{"a":' * 10_000, b"\xff\xfe{}"])
 )
+long_contents = pytest.mark.filterwarnings("ignore:Generating overly large repr")
 PLACES = st.sampled_from(["fifo", "folder", "link", "file"])
 
 
@@ -236,6 +237,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateFolder]:
     made.close()
 
 
+@long_contents
 @settings(max_examples=2_000 if IS_FULL else 10, deadline=None)
 @given(files=st.dictionaries(st.sampled_from(FILES), st.tuples(PLACES, CONTENTS), max_size=4))
 def test_a_folder_that_holds_anything_gives_an_end_or_is_refused(
@@ -253,6 +255,7 @@ def test_a_folder_that_holds_anything_gives_an_end_or_is_refused(
         _look_until_ended(again, folder)
 
 
+@long_contents
 @settings(max_examples=10_000 if IS_FULL else 30, deadline=None)
 @given(lines=st.lists(CONTENTS, max_size=3))
 def test_reports_that_hold_anything_are_reports_or_counted(lines: list[bytes]) -> None:
@@ -266,7 +269,10 @@ def test_reports_that_hold_anything_are_reports_or_counted(lines: list[bytes]) -
 
 
 @pytest.mark.skipif(not IS_FULL, reason="10,000 folders: GAVEL_TEST_PROFILE=full")
-def test_ten_thousand_hostile_gangs_cost_no_look(tmp_path: Path) -> None:
+def test_ten_thousand_hostile_gangs_cost_no_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(
+        isolation, "warn", lambda *_, **__: None
+    )  # a drawn traceback of each would take most of the time
     harness = LocalHarness(tmp_path / "state")
     harness.crash()
     for number in range(10_000):

@@ -50,9 +50,9 @@ isolations = pytest.mark.parametrize(
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[LocalHarness]:
-    """A local cluster in a folder that all users may pass, which those of pytest are not."""
+    """A local cluster below /var/lib, as that of a unit, in a folder that all users may pass (pytest's are closed)."""
     umask = os.umask(0o077)
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory(dir="/var/lib", prefix="gavel-test-") as name:
         os.chmod(name, 0o711)
         made = LocalHarness(Path(name) / "state")
         yield made

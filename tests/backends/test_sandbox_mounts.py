@@ -76,6 +76,23 @@ def wanted(path: str, shown: dict[str, str], own: dict[str, str], hidden: set[st
     return ""
 
 
+def test_a_user_of_jobs_may_pass_every_folder_around_what_is_mounted(tmp_path: Path) -> None:
+    """Folders that bubblewrap makes itself, for a mount deeper down, are closed by the umask of the service."""
+    device, own = "/dev/dri/renderD128", str(tmp_path)
+    given_launch = {
+        "ranks": [{"runs_as": {"uid": 2_000_000, "gid": 2_000_000}}],
+        "sandbox": {"tmp": own, "devices": [device], "mentioned": [], "shown": {}},
+        **{"named": {}, "cwd": own, "job_folders": ["/"], "own": {own: "rw"}, "hidden": []},
+    }
+    words = [*arguments(given_launch, view_of(given_launch, {}))]
+    places = {words[at + 2]: at for at, word in enumerate(words) if word in ("--bind", "--dev-bind")}
+    made = {words[at + 3]: at for at in range(len(words)) if words[at : at + 3] == ["--perms", "0755", "--dir"]}
+    assert {*places} >= {"/var/tmp", device, own}
+    for path, at in places.items():
+        folders = {*map(str, Path(path).parents)} - {"/"}
+        assert [each for each in folders if made.get(each, at) >= at] == [], path
+
+
 # --- devices and files of the node --------------------------------------------------------------------------------
 
 

@@ -3,10 +3,13 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -24,6 +27,7 @@ from tests.api.conftest import Service, service
 from tests.client.test_worktree import git, write
 from tests.command_line import QuickShell
 from tests.git_server import git_server
+from tests.nginx import a_certificate
 
 __all__ = ["service"]
 
@@ -265,3 +269,17 @@ def say(parts):
 jobs.print_log = following.print_log = say
 main()
 """
+
+
+def test_a_certificate_that_is_not_trusted_is_named_and_not_taken_for_silence(tmp_path: Path) -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(*a_certificate(tmp_path))
+    with HTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        Thread(target=server.serve_forever, daemon=True).start()
+        env = {"GAVEL_URL": f"https://127.0.0.1:{server.server_port}", "GAVEL_TOKEN": "any"}
+        done = QuickShell(tmp_path, env).run("job", "list")
+        server.shutdown()
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"gavel: the certificate of {env['GAVEL_URL']} is not trusted here: self")
+    assert "SSL_CERT_FILE" in done.stderr

@@ -21,7 +21,9 @@ def test_an_environment_that_jobs_may_not_name_is_left_out_with_a_word(
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "venv"))
     limits = {"machine": boot_id(), "folders": [str(tmp_path) if is_open else "/usr"]}
     client: Any = SimpleNamespace(code_limits=lambda: limits)
-    fields = of_caller(client, ["train.py"], tmp_path, None, False, {})
+    fields = of_caller(client, ["train.py"], tmp_path, None, False, {"argv": ["train.py"]})
     assert fields.get("python") == (str(python) if is_open else None)
     assert ("jobs may not name its folder here" in capsys.readouterr().err) != is_open
-    assert of_caller(client, ["train.py"], tmp_path, str(python), False, {})["python"] == str(python)
+    assert of_caller(client, ["train.py"], tmp_path, str(python), False, {"argv": ["train.py"]})["python"] == str(
+        python
+    )

@@ -7,9 +7,11 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
+from gavel.backends import machine
 from gavel.daemon.leading import Candidate, Heart, is_gone, own_name, shown
 from gavel.demo.service import wait_until
 from gavel.errors import LeadershipLost
@@ -100,6 +102,17 @@ def test_a_leader_of_this_machine_that_was_killed_is_followed_at_once(open_it: O
         process.kill()
         process.wait()
         assert is_gone(name) and candidate.try_to_lead() is not None
+
+
+def test_a_leader_whose_process_is_hidden_is_not_taken_for_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the restrictions of a unit, or a `/proc` that is mounted with `hidepid`, hide it."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+        name = own_name().replace(f":{os.getpid()}:", f":{process.pid}:")
+        monkeypatch.setattr(machine, "stat_fields", Mock(side_effect=FileNotFoundError))
+        assert not is_gone(name)
+        process.kill()
+        process.wait()
+        assert is_gone(name)
 
 
 def test_a_heart_beats_while_the_loop_is_well_and_says_when_another_leads(open_it: Open) -> None:

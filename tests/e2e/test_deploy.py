@@ -2,6 +2,7 @@
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends.control_groups import LEAF
 from tests.e2e.processes import Member
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
@@ -17,7 +19,8 @@ PROBE = (
     ' touch /etc/gavel-was-here 2>/dev/null || echo "elsewhere was refused";'
     f" {sys.executable} -c \"import ctypes; print('ptrace:', ctypes.CDLL(None).ptrace(0, 0, 0, 0))\""
 )
-UNITS = Path(__file__).parents[2] / "deploy" / "systemd"
+ROOT = Path(__file__).parents[2]
+UNITS = ROOT / "deploy" / "systemd"
 
 
 @pytest.mark.parametrize("name", ["gavel", "gavel-api"])
@@ -37,6 +40,23 @@ def test_no_stop_of_the_service_ends_its_gangs() -> None:
     unit.optionxform = str  # type: ignore[assignment]
     unit.read_string((UNITS / "gavel@.service").read_text())
     assert unit["Service"]["KillMode"] == "process" and unit["Service"]["OOMPolicy"] == "continue"
+
+
+def test_an_api_alone_may_see_processes() -> None:
+    """Else it takes the service that leads for dead, and finds nobody behind the ports of jobs."""
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.read_string((UNITS / "gavel-api@.service").read_text())
+    assert not {"privateusers", "protectproc", "procsubset"} & set(unit["Service"])
+
+
+def test_a_service_that_is_given_control_groups_by_the_page_s_drop_in_may_write_them() -> None:
+    """The unit has them read-only, which `Delegate=` alone does not undo."""
+    page = (ROOT / "docs" / "operating.md").read_text()
+    (drop_in,) = (text for text in re.findall(r"^```ini\n(.*?)^```", page, re.S | re.M) if "Delegate=" in text)
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str  # type: ignore[assignment]
+    unit.read_string((UNITS / "gavel@.service").read_text() + drop_in)
+    assert unit["Service"]["ProtectControlGroups"] == "no" and unit["Service"]["DelegateSubgroup"] == LEAF
 
 
 @pytest.mark.parametrize("name", ["gavel", "gavel-api"])

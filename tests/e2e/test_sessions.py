@@ -180,6 +180,7 @@ def test_the_command_line_reaches_it_and_a_restart_changes_nothing(running: Serv
             (job,) = client.jobs(match="s")
             _, files = ports_of(client, job["id"])
         assert f"is port 1 of job {job['id']}" in line
+        assert line.startswith("http://localhost:"), "browsers would send it the cookie of the dashboard at 127.0.0.1"
     with command(running, "port-forward", "s", f"{files}:0", lines=1) as (line,):
         assert httpx.get(line.split()[0], timeout=30, trust_env=False).status_code == 200
     with Client(running.url, running.operator_token) as client:

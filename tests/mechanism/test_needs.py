@@ -1,6 +1,7 @@
 """A job runs, and is measured, only where its user allows it, and no node is ever beyond its cores or memory."""
 
 import os
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -73,7 +74,7 @@ def violations(world: World) -> Iterator[str]:
     cluster = world.backend.whole
     nodes, workers = {each.name: each for each in cluster.nodes}, {each.id: each for each in cluster.workers}
     on_node = Counter(worker.node for worker in cluster.workers)
-    cores, memory = Counter[str](), Counter[str]()
+    stated, memory = Counter[str](), Counter[str]()
     for gang in world.backend.seen.gangs:
         if gang.state is GangState.ENDED:
             continue
@@ -87,8 +88,11 @@ def violations(world: World) -> Iterator[str]:
                 or not spec.node_labels.items() <= node.labels.items()
             ):
                 yield f"{gang.job_id} on {worker.id} of {node}"
-            cores[node.name] += spec.cpu_cores
+            stated[worker.id] += spec.cpu_cores if spec.cpu_cores > 1 else 0
             memory[node.name] += spec.memory_bytes
+    cores = Counter[str]()
+    for name, count in stated.items():  # one core is what a worker comes with, for one job or the two that share it
+        cores[workers[name].node] += max(1, count)
     for name, node in nodes.items():
         if cores[name] > max(node.cpu_cores, on_node[name]) or memory[name] > node.memory_bytes:
             yield f"{node} holds gangs of {cores[name]} cores and {memory[name]} bytes"
@@ -148,6 +152,30 @@ def test_nothing_runs_where_it_may_not_and_no_node_is_overfull(
     assert {world.job(each).state for each in ids if not feasibility.types_of(world.job(each).spec)} <= {
         JobState.QUEUED
     }
+
+
+@pytest.mark.full
+def test_two_hundred_jobs_of_fifty_users_never_fill_a_node_beyond_what_it_has() -> None:
+    """Twelve nodes of three shapes; at every tick of ten rounds, and all that can run end well."""
+    shapes = (("fast", 4, 16, 80, LABELS[1]), ("fast", 2, 4, 40, LABELS[2]), ("slow", 8, 8, 40, LABELS[0]))
+    world, draw = World(cluster=a_cluster_with(*shapes * 4)), random.Random(5)
+    feasibility, ids = Feasibility(world.backend.whole), list[str]()
+    for index in range(200):
+        spec = {
+            "scale_factor": draw.choice([1, 1, 2, 4]),
+            "cpu_cores": draw.choice([1, 1, 2, 4, 8]),
+            "memory_bytes": draw.choice([0, 0, 10, 30]),
+            "accelerator_types": draw.choice([(), (), *ALLOWED]),
+            "accelerator_memory_bytes": draw.choice([0, 0, 40, 80]),
+            "node_labels": draw.choice(LABELS),
+        }
+        if feasibility.types_of(a_spec(**spec)):
+            ids.append(world.submit(20 + index, user=f"u{index % 50}", **spec))
+    assert len(ids) > 100
+    for at_s in range(1, 101):
+        world.run_until_s(float(at_s))
+        assert not [*violations(world)], at_s
+    assert sum(world.job(each).state is JobState.COMPLETED for each in ids) > len(ids) / 2
 
 
 def test_a_job_goes_to_the_nodes_with_its_label_though_a_gang_without_one_came_first() -> None:

@@ -33,10 +33,10 @@ def by_classes(asked: Asked, kinds: Classes) -> Answer | None:
     """
     parts, nearest, answer, prices = kinds, NEAREST, None, None
     for _ in range(MOST_ROUNDS):
-        found = _answered(asked, parts, prices)
-        if found is None:
+        answered = _answered(asked, parts, prices)
+        if answered is None:
             return answer
-        answer, prices = found, found[2]
+        answer, prices = answered, answered[2]
         if answer[1] <= EXACT or len(parts.first) > MOST_PARTS:
             break
         parts, nearest = _parts(asked, kinds, answer[0], nearest), WIDER * nearest
@@ -51,9 +51,9 @@ def _answered(asked: Asked, parts: Classes, prices: Prices | None) -> Answer | N
     question = of_classes(asked, parts)
     fractions, unclear = clear(question, prices, NEARLY)
     if len(unclear) < len(parts.first):
-        found = _expanded(asked, parts, placed_beside(question, fractions, unclear))
-        if found is not None and found[1] <= EXACT:
-            return found
+        answered = _expanded(asked, parts, placed_beside(question, fractions, unclear))
+        if answered is not None and answered[1] <= EXACT:
+            return answered
     return _expanded(asked, parts, placed(question))
 
 
