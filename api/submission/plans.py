@@ -7,6 +7,7 @@ from api.http.errors import invalid
 from api.schemas import JobSubmit
 from api.schemas.elastic import LARGEST
 from api.schemas.plans import PlanOfJob
+from api.submission.changing_gangs import check_may_change
 from api.submission.sizes import sizes_of
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
@@ -21,7 +22,7 @@ def check_plans(body: JobSubmit) -> None:
     """Raise a 422 problem for plans that do not go with the rest, are named alike, or leave a size without any."""
     if not body.plans:
         return
-    _check_rest(body)
+    check_may_change(body, "plans", what="plan", each="under each")
     names = [plan.full_name for plan in body.plans]
     for index, name in enumerate(names):
         if (first := names.index(name)) < index:
@@ -32,18 +33,6 @@ def check_plans(body: JobSubmit) -> None:
     if without := [size for size in sizes if size not in held]:
         field = "sizes" if body.sizes else "scale_factor"
         raise invalid(field, f"no plan holds at size {without[0]}; add one that does, or leave {without[0]} out")
-
-
-def _check_rest(body: JobSubmit) -> None:
-    """Raise a 422 problem for what a job with plans cannot have."""
-    if body.mode != "batch":
-        raise invalid("plans", "only a batch job has them: a gang is stopped where its plan changes; leave them out")
-    if not body.preemptible:
-        raise invalid("preemptible", "a gang is stopped where its plan changes; leave it out, or leave plans out")
-    if body.throughputs:
-        raise invalid("throughputs", "leave them out with plans: the speed is another under each, and is measured")
-    if body.dump:
-        raise invalid("plans", "a program that is saved by dump and restore goes on as it was; leave plans out")
 
 
 def _sizes_of(index: int, plan: PlanOfJob, sizes: Sequence[int]) -> tuple[int, ...]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 
 from api.http.errors import invalid
 from api.schemas import JobSubmit
+from api.submission.changing_gangs import check_may_change
 
 
 def sizes_of(body: JobSubmit) -> tuple[int, ...]:
@@ -49,14 +50,7 @@ def _check_rest(body: JobSubmit) -> None:
     """Raise a 422 problem for what an elastic job cannot have."""
     if body.scale_factor != 1:
         raise invalid("scale_factor", "leave it out with sizes: the rounds choose one of these")
-    if body.mode != "batch":
-        raise invalid("sizes", "an interactive session is never stopped, so its size cannot change; state scale_factor")
-    if not body.preemptible:
-        raise invalid("preemptible", "a gang is stopped where its size changes; leave it out, or state scale_factor")
-    if body.throughputs:
-        raise invalid("throughputs", "leave them out with sizes: the speed is another at each size, and is measured")
-    if body.dump:
-        raise invalid("sizes", "a program that is saved by dump and restore goes on at its size; state scale_factor")
+    check_may_change(body, "sizes", what="size", each="at each size")
 
 
 def _check_divided(sizes: Sequence[int], batch: int) -> None:

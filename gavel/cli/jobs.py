@@ -146,7 +146,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
 
     gavel job submit --file job.yaml --tier silver
     """
-    given, job_file, folder = _read(options_given(context), submit_fields(file, profile), workdir)
+    given, job_file, folder = _read(context, file, profile, workdir)
     program, argv = _with_argv(program_of(program, job_file.fields, steps), folder, git_ref, git_url, snapshot, given)
     with connect() as client, placed(job_file):
         wanted = job_file.merged({**stated_by(context.params), "argv": argv}, given)
@@ -154,8 +154,9 @@ def submit(  # noqa: PLR0913  one option per field of a job
         _submit(client, wanted, array, count, wait or follow, follow, forward, as_json)
 
 
-def _read(given: Given, job_file: JobFile, workdir: Path) -> tuple[Given, JobFile, Path]:
-    """Return what was given, the job file, and the folder that the program runs in."""
+def _read(context: typer.Context, file: Path | None, profile: str | None, workdir: Path) -> tuple[Given, JobFile, Path]:
+    """Return which options were given, the fields of the job file, and the folder that the program runs in."""
+    given, job_file = options_given(context), submit_fields(file, profile)
     return given, job_file, workdir_of(job_file.workdir(workdir, given))
 
 

@@ -39,9 +39,14 @@ class State:
 
 
 def state_of(text: str) -> State:
-    """Return the state that `text` says. Raises ValueError, KeyError, TypeError."""
+    """Return the state that `text` says. Raises ValueError, KeyError, TypeError, OverflowError."""
     fields = json.loads(text)
-    return State(int(fields["multiple"]), int(fields["taken"]), float(fields["left"]), Noise(**fields["noise"]))
+    noise = Noise(**{name: float(value) for name, value in fields["noise"].items()})
+    state = State(int(fields["multiple"]), int(fields["taken"]), float(fields["left"]), noise)
+    is_finite = math.isfinite(state.left + noise.variance + noise.square + noise.weight)
+    if not (is_finite and state.multiple >= 1 and state.taken >= 0 and 0 <= state.left < 1):
+        raise ValueError("a multiple of at least 1, batches taken, a part of a step, and noise are finite numbers")
+    return state
 
 
 class Batches:
@@ -126,7 +131,7 @@ class Batches:
             return
         try:
             self._state = state_of((folder / FILE).read_text(encoding="utf-8"))
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError):  # whatever is in the file
             self._state = State(taken=step)
         self._state = replace(self._state, multiple=min(self._state.multiple, self._most))
 

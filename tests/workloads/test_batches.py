@@ -171,6 +171,27 @@ def test_a_checkpoint_without_a_state_was_written_where_each_batch_was_a_step(tm
     assert batches.samples(None)[:2] == (50 * BATCH, 4 * BATCH)
 
 
+@pytest.mark.parametrize(
+    "spoilt",
+    [
+        "",
+        "[]",
+        '{"multiple": 0, "taken": 5, "left": 0.0, "noise": {}}',
+        '{"multiple": 2, "taken": -5, "left": 0.0, "noise": {}}',
+        '{"multiple": 2, "taken": 5, "left": NaN, "noise": {}}',
+        '{"multiple": 2, "taken": 5, "left": 0.0, "noise": {"variance": "much"}}',
+        '{"multiple": 2, "taken": 5, "left": 0.0, "noise": {"variance": 1.0, "square": 1.0, "weight": Infinity}}',
+        '{"multiple": 1e999, "taken": 5, "left": 0.0, "noise": {}}',
+    ],
+)
+def test_a_state_that_is_spoilt_counts_as_none(tmp_path: Path, spoilt: str) -> None:
+    (tmp_path / "gavel-batches.json").write_text(spoilt)
+    batches = Batches(BATCH, 4 * BATCH, 1)
+    batches.load(tmp_path, 30)
+    assert batches.samples(None)[:2] == (30 * BATCH, BATCH)
+    assert batches.gain(2.0, 1.0) == 1.0 and batches.update_done() == 1
+
+
 def test_gangs_of_changing_sizes_go_on_where_the_samples_and_the_noise_were(tmp_path: Path) -> None:
     start, checkpoint = 0, None
     for generation, size in enumerate((2, 1, 3), start=1):

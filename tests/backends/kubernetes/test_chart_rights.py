@@ -16,8 +16,9 @@ from gavel.types import GangState
 from tests.backends.clusters import eventually
 from tests.backends.kubernetes.charts import NAMESPACE, rendered, rules
 from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on, kubernetes_settings
-from tests.backends.kubernetes.stand_in import Store, a_stand_in
+from tests.backends.kubernetes.stand_in import a_stand_in
 from tests.backends.kubernetes.stand_in_rights import NOBODY, SERVICE, Call
+from tests.backends.kubernetes.stand_in_store import Store
 from tests.backends.kubernetes.test_bad_input import notes
 from tests.backends.kubernetes.test_gates import TWO
 from tests.backends.kubernetes.training_jobs import define, served

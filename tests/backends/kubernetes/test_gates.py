@@ -22,8 +22,9 @@ from gavel.errors import BackendUnavailable
 from gavel.types import GangState
 from tests.backends.clusters import eventually
 from tests.backends.kubernetes.clusters import A, KubernetesHarness, a_service_on
-from tests.backends.kubernetes.stand_in import Failure, Store, a_stand_in
+from tests.backends.kubernetes.stand_in import a_stand_in
 from tests.backends.kubernetes.stand_in_rights import SERVICE, Granted
+from tests.backends.kubernetes.stand_in_store import Failure, Store
 from tests.backends.kubernetes.test_bad_input import notes
 
 TWO = tuple(NodeSpec(name=f"node-{index}", resources={A: 1}) for index in range(2))

@@ -9,7 +9,8 @@ from gavel.backends.conformance import CHECKS, Check
 from gavel.backends.kubernetes.gates import KINDS
 from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on
 from tests.backends.kubernetes.conftest import FULL
-from tests.backends.kubernetes.stand_in import Store, a_stand_in
+from tests.backends.kubernetes.stand_in import a_stand_in
+from tests.backends.kubernetes.stand_in_store import Store
 
 CHOSEN = {
     "a_gang_starts_when_its_resource_is_there",

@@ -16,8 +16,9 @@ from gavel.backends.kubernetes.rights import OF_EVENTS
 from gavel.types import Observation
 from tests.backends.clusters import eventually
 from tests.backends.kubernetes.clusters import KubernetesHarness, a_service_on
-from tests.backends.kubernetes.stand_in import Store, a_stand_in
+from tests.backends.kubernetes.stand_in import a_stand_in
 from tests.backends.kubernetes.stand_in_rights import SERVICE
+from tests.backends.kubernetes.stand_in_store import Store
 from tests.backends.kubernetes.test_bad_input import notes
 from tests.backends.kubernetes.test_gates import granted
 
