@@ -19,6 +19,7 @@ from api.http.hosts import AllowedHosts
 from api.http.requests import BodyLimit, RequestLog
 from api.live.listeners import LiveFeed
 from api.live.orders import Orders
+from api.live.tunnels import Tunnels
 from api.metrics import StoreCollector
 from api.routes import (
     audit,
@@ -40,6 +41,7 @@ from api.routes import (
     policies,
     ports,
     purging,
+    reservations,
     resources,
     resubmit,
     results,
@@ -49,6 +51,7 @@ from api.routes import (
     terminals,
     tiers,
     tokens,
+    tunnels,
     users,
 )
 from api.services import Services
@@ -63,6 +66,7 @@ DESCRIPTION = (
 
 PARTS = (
     jobs,
+    reservations,
     resubmit,
     batches,
     code,
@@ -74,6 +78,7 @@ PARTS = (
     terminals,
     endpoints,
     orders,
+    tunnels,
     tiers,
     users,
     tokens,
@@ -115,6 +120,7 @@ def create_app(services: Services, tracer_provider: TracerProvider | None = None
     app.state.services = services
     app.state.live = LiveFeed(services)
     app.state.orders = Orders()
+    app.state.tunnels = Tunnels(services.clock)
     app.state.recent = IdentityCache(services)
     app.state.rates = RateLimit(services.settings.requests_per_user_per_s)
     settings = services.settings

@@ -11,10 +11,12 @@ from prometheus_client.registry import Collector
 
 from api.autopilot_metrics import autopilot_metrics
 from api.disk_metrics import disk_metrics
-from api.region_metrics import region_metrics
+from api.region_metrics import link_metrics, region_metrics
 from api.services import Services
 from api.startup_metrics import startup_metrics
 from api.views.jobs_and_rounds import leases_in_force
+from gavel.backends.several.homes import speeds_file
+from gavel.backends.several.link_speeds import LinkSpeeds
 from gavel.estimator.tables import own_rows
 from gavel.mechanism.explaining.fairness import finish_time_fairness
 from gavel.ports import Snapshot, ThroughputEstimate
@@ -57,6 +59,7 @@ class StoreCollector(Collector):
         yield from autopilot_metrics(store, snapshot.autopilot.mode, now_s)
         yield from disk_metrics(self._services.settings)
         yield from region_metrics(snapshot.jobs.values(), store.cluster(), self._services.settings.backends)
+        yield from link_metrics(LinkSpeeds(speeds_file(self._services.settings.state_dir)).sums())
         if not snapshot.round_records:
             return
         record = snapshot.round_records[-1]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from prometheus_client.core import GaugeMetricFamily
 
 from gavel.types import Cluster, Job
+from gavel.types.regions import LinkCopies
 
 
 def region_metrics(jobs: Iterable[Job], cluster: Cluster, backends: Iterable[str]) -> Iterator[GaugeMetricFamily]:
@@ -27,6 +28,20 @@ def region_metrics(jobs: Iterable[Job], cluster: Cluster, backends: Iterable[str
     text = "What moves of unfinished jobs have copied out of regions, by tier."
     yield _family("gavel_egress_bytes", text, "tier", egress_bytes)
     yield _family("gavel_egress_usd", "What these copies cost, at the prices of the settings.", "tier", egress_usd)
+
+
+def link_metrics(links: Iterable[LinkCopies]) -> Iterator[GaugeMetricFamily]:
+    """Yield how fast the last copies of checkpoints from region to region were, and how many are counted."""
+    labels = ("origin", "target")
+    text = "Bandwidth of the last copies of checkpoints from one region to another, with their comparison."
+    speeds = GaugeMetricFamily("gavel_region_link_bytes_per_second", text, labels=labels)
+    copies = GaugeMetricFamily(
+        "gavel_region_link_copies", "How many copies that is made of, 16 at most.", labels=labels
+    )
+    for each in (link for link in links if link.seconds > 0):
+        speeds.add_metric((each.origin, each.target), each.gigabytes * 1e9 / each.seconds)
+        copies.add_metric((each.origin, each.target), each.copies)
+    yield from (speeds, copies)
 
 
 def _family(name: str, text: str, label: str, values: Mapping[str, float]) -> GaugeMetricFamily:

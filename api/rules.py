@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from api.schemas import CatalogueEntry
 from api.services import Services
+from gavel.backends.session_use import sees_use
 from gavel.mechanism.cluster.configured import regions_of
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.types import Tier
@@ -14,7 +15,8 @@ from gavel.types import Tier
 class Rules:
     """Tiers by name, where jobs can run (without types: no cluster seen yet), the catalogue's kinds, time, backend.
 
-    `unreached`: regions with a backend of their own of which no node is there now. What could run there nobody knows.
+    `sees_use`: it is known when a session was used. `unreached`: regions with a backend of their own of which no node
+    is there now. What could run there nobody knows.
     """
 
     tiers: Mapping[str, Tier]
@@ -22,6 +24,7 @@ class Rules:
     catalogue: Mapping[str, CatalogueEntry]
     now_s: float
     backend: str
+    sees_use: bool
     unreached: frozenset[str] = frozenset()
 
     def may_be_unreached(self, regions: Collection[str]) -> bool:
@@ -38,5 +41,6 @@ def rules_of(services: Services) -> Rules:
         catalogue=services.catalogue,
         now_s=services.clock.now_s(),
         backend=services.settings.backend,
+        sees_use=sees_use(services.settings),
         unreached=frozenset(services.settings.backends).difference(regions_of(cluster)),
     )

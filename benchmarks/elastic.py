@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.optimize import linprog
 
 from benchmarks import elastic_rounds
 from benchmarks.elastic_jobs import RESTART_S as RESTARTS
@@ -21,7 +20,8 @@ from benchmarks.timing import warm_cpu_s
 from gavel.elastic.decision import choose
 from gavel.elastic.problem import SizeChoice, SizeProblem
 from gavel.elastic.utility import ElasticJobs, utility
-from gavel.types import FloatArray
+from gavel.finish_time import isolated_rate
+from gavel.types import Configurations, FloatArray
 
 ROUND_S = 60.0
 UNFAIR = 1.05
@@ -174,9 +174,9 @@ def _rho(each: Active, end_s: float, speeds: Speeds) -> float:
 
 def _isolated(speed: FloatArray, share: float) -> float:
     """The most work a second with this share of the workers of each type, turns among configurations allowed."""
-    held = np.kron(np.eye(len(TYPES)), SIZES)
-    answer = linprog(-speed.ravel(), A_ub=np.vstack([held, np.ones(speed.size)]), b_ub=np.append(WORKERS * share, 1.0))
-    return -float(answer.fun)
+    choice = Configurations(jobs=np.zeros(1, dtype=np.int64), sizes=SIZES, steps_per_s=speed[None])
+    none = np.zeros((1, len(TYPES)))
+    return float(isolated_rate(none, WORKERS, np.ones(1, dtype=np.int64), np.array([share]), choice)[0])
 
 
 RULES: tuple[tuple[str, Rule, Speeds], ...] = (

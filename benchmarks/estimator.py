@@ -10,14 +10,12 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-import ast
-import json
 import logging
 import random
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -35,6 +33,7 @@ from gavel.simulator.simulation import simulate
 from gavel.types import Cluster, FloatArray, IntArray, JobSpec, Measurement, Node, Worker
 from workloads.traces import readers
 from workloads.traces.job import Lines, TraceJob
+from workloads.traces.throughputs import read_throughputs
 
 TYPES = ("k80", "p100", "v100")
 SIZES = (1, 2, 4, 8)
@@ -43,27 +42,17 @@ REPORT_S = 30.0
 
 
 class Published:
-    """The published matrix: `alone[(kind, size, type)]` in steps/s, `colocated` (m, n, n) normalised, of one worker."""
+    """A matrix in the published format: `alone[(kind, size, type)]` in steps/s, and of one worker `rates` (n, m) and
+    `colocated` (m, n, n), normalised."""
 
-    def __init__(self, path: Path) -> None:
-        table = json.loads(path.read_text())
-        self.alone: dict[tuple[str, int, str], float] = {}
-        for name in TYPES:
-            for key, entry in table[name].items():
-                if entry["null"] > 0:
-                    self.alone[(*ast.literal_eval(key), name)] = entry["null"]
-        self.kinds = sorted({kind for kind, size, name in self.alone if size == 1 and name == "k80"})
-        self.rates = np.array([[self.alone[kind, 1, name] for name in TYPES] for kind in self.kinds])
-        key_of = {kind: str((kind, 1)) for kind in self.kinds}
-        self.colocated = np.array(
-            [
-                [
-                    [table[t][key_of[a]][key_of[b]][0] / table[t][key_of[a]]["null"] for b in self.kinds]
-                    for a in self.kinds
-                ]
-                for t in TYPES
-            ]
-        )
+    def __init__(self, path: Path, types: Sequence[str] = TYPES) -> None:
+        table = read_throughputs(path)
+        self.types = types
+        self.alone = {key: rate for key, rate in table.rates.items() if key[2] in types and rate > 0}
+        self.kinds = sorted({kind for kind, size, name in self.alone if size == 1 and name == types[0]})
+        self.rates = np.array([[self.alone[kind, 1, name] for name in types] for kind in self.kinds])
+        together = [[[table.colocated.get((a, b, 1, t), 0.0) for b in self.kinds] for a in self.kinds] for t in types]
+        self.colocated = np.array(together) / self.rates.T[:, :, None]
 
 
 def published() -> Published | None:
@@ -133,7 +122,7 @@ def colocation_rows(truth: Published, draws: int) -> Iterator[Row]:
         yield coverage(where, float(np.mean(held)))
 
 
-def any_pairs_rows(truth: Published, draws: int) -> Iterator[Row]:
+def any_pairs_rows(truth: Published, draws: int, what: str = "pairs") -> Iterator[Row]:
     """As in the service: no kind was measured beside all others, a share of all pairs was tried, whichever they are."""
     order = np.argsort(truth.kinds, kind="stable")
     for share in (0.1, 0.2):
@@ -143,13 +132,13 @@ def any_pairs_rows(truth: Published, draws: int) -> Iterator[Row]:
             tried = np.triu(random.random(truth.colocated.shape) < share)
             tried |= np.transpose(tried, (0, 2, 1))
             estimator = ReconciledThroughputs().learn(tried_reports(truth, tried, random))
-            estimates = estimator.pairs([(truth.kinds[row], 1) for row in order], TYPES)
+            estimates = estimator.pairs([(truth.kinds[row], 1) for row in order], truth.types)
             wanted = truth.colocated[:, order][:, :, order].clip(0, 1)
             unknown = ~tried[:, order][:, :, order]
             error = np.abs(estimates.rate - wanted)
             errors.append(error.mean())
             held.append((error <= 1.645 * estimates.deviation)[unknown].mean())
-        where = f"pairs, no references, {share:.0%} of all tried"
+        where = f"{what}, no references, {share:.0%} of all tried"
         yield Row(f"{where}: mean error", float(np.mean(errors)), "of the rate alone")
         yield coverage(where, float(np.mean(held)))
 
@@ -158,7 +147,7 @@ def tried_reports(truth: Published, tried: FloatArray, random: np.random.Generat
     """Every kind alone, and the pairs that were tried and fit together."""
     reports = []
     for row, kind in enumerate(truth.kinds):
-        for column, name in enumerate(TYPES):
+        for column, name in enumerate(truth.types):
             rate = truth.rates[row, column]
             reports += measured(kind, 1, name, rate, 3, random)
             for other in np.nonzero(tried[column, row] & (truth.colocated[column, row] > 0))[0]:

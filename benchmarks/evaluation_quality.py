@@ -32,6 +32,7 @@ from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import Scenario
 from gavel.simulator.report import JobResult
 from gavel.simulator.setup import Workload, cluster_of
+from gavel.types import SECONDS_PER_HOUR
 from workloads.traces.job import TraceJob
 from workloads.traces.throughputs import ScaledRates, read_throughputs
 
@@ -101,7 +102,7 @@ class Run:
 class Quality:
     """The results of one run, in hours but for three: `slowdown` is the completion time divided by the time alone on
     the fastest type, as mean by size of gang, `median_slowdown` the same as median; `shortest` is the mean of the
-    shortest quarter of the gangs, or of all jobs.
+    shortest quarter of the gangs, or of all jobs. `alone_h` is the mean of those times alone, the same in every run.
     """
 
     mean_h: float
@@ -112,6 +113,7 @@ class Quality:
     slowdown: Mapping[int, float]
     median_slowdown: Mapping[int, float]
     shortest: float
+    alone_h: float
     cpu_s: float
 
 
@@ -238,9 +240,11 @@ def rows(data: Path, quick: bool, only_stream: str = "", only_run: str = "") -> 
             only = HEADLINES if quick else stream.only
             listed = [each for each in runs(stream.has_users) if not only or each.name in only]
             wanted = [each for each in listed if only_run in ("", each.name)]
+            if not wanted:
+                continue
             qualities = pool.map(partial(quality, data, stream, measure), wanted)
             quality_of = {each.name: of for each, of in zip(wanted, qualities, strict=True)}
-            title = f"{stream.name} on {stream.cluster}, jobs {measure[0]} to {measure[1]}"
+            title = title_of(stream, measure, alone_h=next(iter(quality_of.values())).alone_h)
             lines = lines_of(wanted, quality_of)
             show(title, lines)
             section = f"{stream.name} (quick)" if quick else stream.name
@@ -291,8 +295,15 @@ def measured(jobs: Sequence[JobResult], cpu_s: float) -> Quality:
         slowdown=slowdown_by_size(jobs),
         median_slowdown=slowdown_by_size(jobs, 0.5),
         shortest=_of_the_shortest(jobs),
+        alone_h=float(np.mean([row.fastest_s for row in jobs if row.fastest_s])) / SECONDS_PER_HOUR,
         cpu_s=cpu_s,
     )
+
+
+def title_of(stream: Stream, measure: tuple[int, int], *, alone_h: float) -> str:
+    """Return what stands above a stream's table. `alone_h`: mean time of its jobs, each alone on its fastest type."""
+    jobs = f"jobs {measure[0]} to {measure[1]}"
+    return f"{stream.name} on {stream.cluster}, {jobs}; alone {Column('h').text(alone_h)} h in the mean"
 
 
 def _of_the_shortest(jobs: Iterable[JobResult]) -> float:

@@ -226,6 +226,9 @@ class RegionsSection(BaseModel):
         21_600.0, ge=60, le=3e7, description="How far ahead a move has to pay, or until the job ends if that is sooner."
     )
     interval_s: float = Field(600.0, ge=0, le=86_400, description="Time from one look at moves to the next.")
+    leave_after_s: float = Field(
+        1800.0, ge=0, le=3e7, description="Jobs may leave their region once no node of it could be used for so long."
+    )
 
     def link(self, origin: str, target: str) -> LinkSection:
         """Return what copying from one region to another costs."""

@@ -1,13 +1,14 @@
 """`changed` is `dataclasses.replace`, for every record and every field that it is used with."""
 
-from dataclasses import FrozenInstanceError, fields, replace
+import pickle
+from dataclasses import FrozenInstanceError, asdict, fields, replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel.types import Job, JobSpec
-from gavel.types.copying import changed, with_shared_defaults
+from gavel.types.copying import changed, with_shared_defaults, without_defaults
 from tests.builders import a_job, a_spec
 
 JOB = a_job(generation=3, received_s={"fast": 1.5}, steps_done=7, checkpoint="3-7")
@@ -28,17 +29,30 @@ def test_a_copy_is_frozen_and_has_no_other_fields() -> None:
         changed(JOB, nothing=1)
 
 
-@given(trained_s=st.floats(0, 1), received_s=st.dictionaries(st.just("fast"), st.floats(0, 1)))
-def test_sharing_the_defaults_changes_no_value(trained_s: float, received_s: dict[str, float]) -> None:
-    made = Job(id="j", spec=a_spec(), trained_s=trained_s, received_s=received_s)
+@given(
+    trained_s=st.floats(0, 1), received_s=st.dictionaries(st.just("fast"), st.floats(0, 1)), attempt=st.integers(0, 1)
+)
+def test_leaving_out_the_defaults_changes_no_value(
+    trained_s: float, received_s: dict[str, float], attempt: int
+) -> None:
+    made = Job(id="j", spec=a_spec(), trained_s=trained_s, received_s=received_s, attempt=attempt)
     before = replace(made)
-    assert with_shared_defaults(made) is made
-    assert made == before
+    assert without_defaults(made) is made
+    assert made == before == pickle.loads(pickle.dumps(made))
+    assert (repr(made), hash(made.id), asdict(made)) == (repr(before), hash(before.id), asdict(before))
+    assert changed(made, losses=2, trained_s=0.0) == replace(before, losses=2, trained_s=0.0)
+    assert changed(made, trained_s=0.0, received_s={}) == without_defaults(
+        replace(before, trained_s=0.0, received_s={})
+    )
+
+
+def test_a_job_that_waits_keeps_little() -> None:
+    assert len(without_defaults(Job(id="j", spec=a_spec())).__dict__) < 12
 
 
 @pytest.mark.parametrize("field", ["retry_at_s", "phases_s", "received_s", "work", "metrics"])
 def test_what_a_job_says_nothing_of_is_one_object_for_all(field: str) -> None:
-    one, other = (with_shared_defaults(Job(id=name, spec=a_spec())) for name in "ab")
+    one, other = (without_defaults(Job(id=name, spec=a_spec())) for name in "ab")
     assert getattr(one, field) is getattr(other, field)
 
 

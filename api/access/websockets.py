@@ -5,6 +5,7 @@ from typing import cast
 from fastapi import WebSocket
 from fastapi.responses import JSONResponse
 from fastapi_problem.error import Problem
+from starlette.datastructures import Headers
 
 from api.access.auth import USER_OR_OPERATOR, digest
 from api.access.identity_cache import Credential, IdentityCache
@@ -14,10 +15,16 @@ from gavel.types import Identity
 BEARER = "bearer "
 
 
+def bearer_of(headers: Headers) -> str:
+    """Return the bearer token or key that a request came with; "" without one."""
+    header = headers.get("authorization", "")
+    return header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
+
+
 def credential_of(websocket: WebSocket) -> Credential | None:
     """Return the token that the request came with; None without one."""
-    header = websocket.headers.get("authorization", "")
-    return Credential(digest(header[len(BEARER) :].strip())) if header.lower().startswith(BEARER) else None
+    token = bearer_of(websocket.headers)
+    return Credential(digest(token)) if token else None
 
 
 async def holder_of(websocket: WebSocket) -> Identity | None:

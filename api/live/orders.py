@@ -47,12 +47,18 @@ class Orders:
                 self._versions.pop(files, None)
 
     async def _send(self, websocket: WebSocket, files: AgentFiles, changed: asyncio.Event) -> None:
+        letter, tunnels = b"", ""  # that were sent
         with suppress(RuntimeError, WebSocketDisconnect):
             while self._is_newest(files, changed):
                 changed.clear()
-                message = await run_sync(files.message, limiter=self._threads)
+                message, wanted = await run_sync(_messages, files, limiter=self._threads)
+                if wanted != tunnels:
+                    tunnels = wanted
+                    await websocket.send_text(tunnels)
                 if message is not None:
-                    await websocket.send_bytes(message)
+                    if message != letter:
+                        letter = message
+                        await websocket.send_bytes(letter)
                 elif await run_sync(files.are_gone, limiter=self._threads):
                     break
                 await changed.wait()
@@ -92,6 +98,11 @@ def _bytes_of(message: Message) -> bytes:
     if message["type"] == "websocket.disconnect":
         raise WebSocketDisconnect
     return cast(bytes, message.get("bytes") or b"")
+
+
+def _messages(files: AgentFiles) -> tuple[bytes | None, str]:
+    """Return the newest letter, and the tunnels that are wanted."""
+    return files.message(), files.tunnels()
 
 
 def _versions(all_files: Iterable[AgentFiles]) -> dict[AgentFiles, Version]:

@@ -9,7 +9,7 @@ from fastapi_problem.error import Problem
 from starlette.datastructures import Headers
 
 from api.access.auth import PUBLIC
-from api.access.websockets import refuse
+from api.access.websockets import bearer_of, refuse
 from api.http.errors import problem
 from api.live.orders import Orders
 from api.services import Services
@@ -17,7 +17,6 @@ from gavel.backends.nodes.relay import ORDERS_PATH, AgentFiles
 
 router = APIRouter(prefix=ORDERS_PATH, include_in_schema=False)
 
-BEARER = "bearer "
 NamePath = Annotated[str, Path(max_length=300)]
 
 
@@ -53,9 +52,7 @@ def _admitted(services: Services, headers: Headers, allocation: str, node: str) 
     if orders is None:
         raise problem(404, "nodes of this service get their orders in files; see the setting orders")
     files = AgentFiles(orders, allocation, node)
-    header = headers.get("authorization", "")
-    key = header[len(BEARER) :].strip() if header.lower().startswith(BEARER) else ""
-    if files.admits(key):
+    if files.admits(bearer_of(headers)):
         return files
     if files.are_gone():
         raise problem(410, "this allocation is over; its agent frees the node")

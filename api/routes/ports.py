@@ -1,11 +1,9 @@
 """The ports of a job: bytes between a user and what a program of the job listens on, over a WebSocket."""
 
 import asyncio
-import socket
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager, suppress
 from typing import Annotated, Any, cast
 
 import anyio
@@ -18,21 +16,20 @@ from api.access.auth import visible_job
 from api.access.user_share import UserShare
 from api.access.websockets import caller_of, holder_of, refuse
 from api.http.errors import of_gavel, problem
+from api.live.peers import CHUNK_BYTES, AgentPeer, HerePeer, Peer
+from api.live.tunnels import Agents, Tunnels
 from api.routes.parameters import JobIdPath
 from api.services import Services
-from gavel.backends.job_ports import connected
+from gavel.backends.job_terminal import opened
 from gavel.backends.session_use import note_connection
-from gavel.backends.several.homes import local_home
+from gavel.backends.several.homes import boxes_of_gang, local_home, nodes_section, of_region
 from gavel.errors import GavelError
 from gavel.types import Identity, Job, JobState, Scope
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 
-CHUNK_BYTES = 64 << 10
+NO_PROGRAM = {"simulated": "jobs of the simulated backend run no program, so none of their ports can be reached"}
 LOOK_AGAIN_S = 5.0  # whether the caller may still be connected
-Connect = Callable[[Services, Job], socket.socket]
-"""Connects to something of a running job, on this machine. Raises Conflict."""
-
 CONNECTIONS_MAX = 256  # in one process
 CONNECTIONS_PER_USER = 32
 LOOKERS = 2  # threads that look at the machine's sockets at a time, so that other requests find threads
@@ -49,33 +46,30 @@ async def forward_port(
 
     Refused as a request is, by a problem document: 401, 404, 409 (it does not run, nothing of it listens there), 429.
     """
-    await carried(
-        websocket,
-        job_id,
-        lambda services, job: connected(home_of(services, job), job.id, job.generation, port),
-    )
+    await carried(websocket, job_id, port)
 
 
-async def carried(websocket: WebSocket, job_id: str, connect: Connect) -> None:
-    """Carry bytes between the caller, who may see the job, and what `connect` connects to; or refuse the request."""
+async def carried(websocket: WebSocket, job_id: str, port: int | None) -> None:
+    """Carry bytes between the caller, who may see the job, and its port (None: its terminal), or refuse the request."""
     try:
         caller = await caller_of(websocket)
         with of_user.held(caller):
-            await _in_turn(websocket, caller, job_id, connect)
+            await _in_turn(websocket, caller, job_id, port)
     except Problem as why:
         await refuse(websocket, why)
     except GavelError as error:
         await refuse(websocket, of_gavel(error))
 
 
-async def _in_turn(websocket: WebSocket, caller: Identity, job_id: str, connect: Connect) -> None:
+async def _in_turn(websocket: WebSocket, caller: Identity, job_id: str, port: int | None) -> None:
     if not connections.acquire(blocking=False):
         raise problem(429, "the service has as many connections to ports of jobs as it may have; try again later")
     try:
         services = cast(Services, websocket.app.state.services)
         job = await run_sync(running_job, services, caller, job_id)
-        connection = await run_sync(_connected, services, job, connect, limiter=_lookers(websocket))
-        await _carry(websocket, services, job, connection)
+        async with _reached(websocket, services, job, port) as peer:
+            await run_sync(_note, services, job)
+            await _carry(websocket, services, job, peer)
     finally:
         connections.release()
 
@@ -85,29 +79,53 @@ def running_job(services: Services, caller: Identity, job_id: str) -> Job:
     job = visible_job(services, caller, job_id)
     if job.state is not JobState.LEASED or not job.is_wanted:
         raise problem(409, f"job {job_id} does not run, so none of its ports can be reached: {job.explanation}")
-    home_of(services, job)
     return job
 
 
-def home_of(services: Services, job: Job) -> Path:
-    """Return the state folder with the job's gang. Raise a 409 problem if that is not on this machine."""
+@asynccontextmanager
+async def _reached(websocket: WebSocket, services: Services, job: Job, port: int | None) -> AsyncIterator[Peer]:
+    """Give the program that listens: on this machine, or on that of the job's agent. Raises Conflict, NotFound."""
     home = local_home(services.settings, job.residence.region)
     if home is None:
-        own = services.settings.by_region.get(job.residence.region, services.settings)
-        ssh = "ssh -L PORT:127.0.0.1:PORT NODE"
-        raise problem(409, f"ports are forwarded on the local backend only, not on {own.backend}; use `{ssh}` instead")
-    return home
+        tunnels = cast(Tunnels, websocket.app.state.tunnels)
+        agents = await run_sync(_agents, websocket, services, job, limiter=_lookers(websocket))
+        async with tunnels.opened(agents, job, port) as agent:
+            yield AgentPeer(agent)
+    else:
+        limiter = _lookers(websocket)
+        connection = await run_sync(opened, home, job.id, job.generation, port, limiter=limiter)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=CHUNK_BYTES)
+        try:
+            yield HerePeer(reader, writer)
+        finally:
+            writer.close()
 
 
-def _connected(services: Services, job: Job, connect: Connect) -> socket.socket:
-    connection = connect(services, job)
-    _note(services, job)
-    return connection
+def _agents(websocket: WebSocket, services: Services, job: Job) -> Agents:
+    """Return where the agents of the job's gang are asked. Raise a 409 problem if it has none."""
+    own = of_region(services.settings, job.residence.region) or services.settings
+    boxes = boxes_of_gang(services.settings, job.residence.region, (job.id, job.generation))
+    if not boxes:
+        raise problem(409, NO_PROGRAM.get(own.backend, f"job {job.id} has no node yet; see `gavel job show`"))
+    section = nodes_section(own)
+    certificates = section.ca_file.read_text() if section is not None and section.ca_file else ""
+    return Agents(boxes=boxes, url=_own_url(websocket, services), certificates=certificates)
+
+
+def _own_url(websocket: WebSocket, services: Services) -> str:
+    """Return the service's address for nodes: its public one, else the one at which the caller has reached it."""
+    if services.settings.public_url:
+        return services.settings.public_url.rstrip("/")
+    host, port = websocket.scope["server"]
+    scheme = "https" if services.settings.tls_cert_file else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _note(services: Services, job: Job) -> None:
-    with suppress(OSError):  # the gang has ended, or the disk is full
-        note_connection(home_of(services, job), job.id, job.generation)
+    """Remember that somebody is connected, where that is asked for."""
+    if job.spec.idle_s is not None:
+        gang = (job.id, job.generation)
+        note_connection(services.settings, job.residence.region, gang, services.clock.now_s())
 
 
 def _lookers(websocket: WebSocket) -> anyio.CapacityLimiter:
@@ -117,17 +135,13 @@ def _lookers(websocket: WebSocket) -> anyio.CapacityLimiter:
     return cast(anyio.CapacityLimiter, state.port_lookers)
 
 
-async def _carry(websocket: WebSocket, services: Services, job: Job, connection: socket.socket) -> None:
+async def _carry(websocket: WebSocket, services: Services, job: Job, peer: Peer) -> None:
     """Carry bytes both ways until one side ends, or the caller may not be connected any more."""
-    reader, writer = await asyncio.open_connection(sock=connection, limit=CHUNK_BYTES)
-    try:
-        await websocket.accept()
-        watched = _while_allowed(websocket, services, job)
-        await _first_of(_to_program(websocket, writer), _to_caller(reader, websocket), watched)
-        with suppress(RuntimeError, WebSocketDisconnect):  # the caller has closed it
-            await websocket.close()
-    finally:
-        writer.close()
+    await websocket.accept()
+    watched = _while_allowed(websocket, services, job)
+    await _first_of(_to_program(websocket, peer), _to_caller(peer, websocket), watched)
+    with suppress(RuntimeError, WebSocketDisconnect):  # the caller has closed it
+        await websocket.close()
 
 
 async def _first_of(*parts: Coroutine[Any, Any, None]) -> None:
@@ -143,19 +157,18 @@ async def _first_of(*parts: Coroutine[Any, Any, None]) -> None:
             group.start_soon(run, part)
 
 
-async def _to_program(websocket: WebSocket, writer: asyncio.StreamWriter) -> None:
+async def _to_program(websocket: WebSocket, peer: Peer) -> None:
     """Write what the caller sends; the next message is taken once the program has room for it."""
     while (message := await websocket.receive())["type"] == "websocket.receive":
         if chunk := message.get("bytes") or b"":
-            writer.write(chunk)
-            await writer.drain()
-        elif writer.can_write_eof():
-            writer.write_eof()
+            await peer.write(chunk)
+        else:
+            await peer.end()
 
 
-async def _to_caller(reader: asyncio.StreamReader, websocket: WebSocket) -> None:
+async def _to_caller(peer: Peer, websocket: WebSocket) -> None:
     """Send what the program writes; more is read once the caller has taken it."""
-    while chunk := await reader.read(CHUNK_BYTES):
+    while chunk := await peer.read():
         await websocket.send_bytes(chunk)
 
 

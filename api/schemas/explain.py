@@ -59,6 +59,9 @@ class ExplanationView(View):
     est_finish_at_s: float | None
     est_finish_low_at_s: float | None = Field(description="With the other end: should hold nine times in ten.")
     est_finish_high_at_s: float | None
+    est_finish_assumes: str = Field(
+        description="Of an elastic job: the size that the end is expected for, which rounds may change; else empty."
+    )
 
 
 class CalibrationView(View):

@@ -10,6 +10,9 @@ TypeChoice = Annotated[str, StringConstraints(pattern=f"^!?{TYPE_PATTERN.removep
 ACCELERATOR_TYPES = (
     "Accelerator types that it may run on; with a leading `!` one that it may not run on. Empty: any type."
 )
+TOPOLOGY = (
+    "A label of nodes, such as topology.kubernetes.io/zone or rack, of which all nodes of the gang have one value."
+)
 REGIONS = "Regions that it may be in. Empty: any."
 
 
@@ -37,6 +40,7 @@ class NeedsSubmit(Request):
     node_labels: dict[LabelKey, LabelValue] = Field(
         default_factory=dict, max_length=32, description="Labels that each node of the gang must have."
     )
+    topology_label: LabelKey | None = Field(None, description=TOPOLOGY)
     regions: list[RegionName] = Field(default_factory=list, max_length=64, description=REGIONS)
     data_region: RegionName | None = Field(None, description="Region where its data set is; with `data_bytes`.")
     data_bytes: int = Field(0, ge=0, le=1 << 60, description="Size of that data set, which is copied where it moves.")
@@ -50,6 +54,7 @@ class NeedsView(View):
     accelerator_types: list[str] = Field(description=ACCELERATOR_TYPES)
     accelerator_memory_bytes: int = Field(description="Memory that each accelerator must have; 0: any.")
     node_labels: dict[str, str] = Field(description="Labels that each node of the gang must have.")
+    topology_label: str = Field(description=f"{TOPOLOGY} Empty: none.")
     regions: list[str] = Field(description=REGIONS)
     data_region: str = Field(description="Region where its data set is; empty: it has none that counts.")
     data_bytes: int = Field(description="Size of that data set.")

@@ -8,7 +8,6 @@ from typing import Any
 from api.http.errors import invalid
 from api.schemas import CheckOfService, JobPatch, JobSubmit, ServiceOfJob
 from api.schemas.inference import ServicePatch
-from api.submission.sessions import LOCAL
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.services.spreading import domain_of
 from gavel.ports import JobEdit
@@ -21,6 +20,7 @@ NOT_OF_A_SERVICE = (
     *("total_steps", "deadline_at_s", "dump", "restore", "sizes", "global_batch", "max_global_batch", "plans"),
 )
 NUMBERS = ("replicas", "replicas_min", "replicas_max", "demand", "headroom")  # of a change, as they are stored
+LOCAL = "local"
 
 
 def check_service(body: JobSubmit, backend: str) -> None:

@@ -24,7 +24,7 @@ def spec_again(job: Job, changes: JobResubmit, caller: Identity, services: Servi
     """Return the specification of a job that is as `job` but for `changes`, and belongs to the same user.
 
     It is checked anew, as the cluster, tiers and stored code may have changed since. The jobs that the old one waited
-    for, and its array, are left out. Raise a 422 or 503 problem that says what to change.
+    for, its array and its reservation are left out. Raise a 422 or 503 problem that says what to change.
     """
     if job.spec.replica is not None:
         service = job.spec.replica.service
@@ -92,11 +92,14 @@ def stated(spec: JobSpec, catalogue: Collection[str]) -> dict[str, Any]:
         "service": stated_service(spec.service),
         "longest_s": spec.longest_s,
         "idle_s": spec.idle_s,
+        "reserved_at_s": spec.reserved_at_s,
+        "accelerator_share": spec.accelerator_share,
         "cpu_cores": spec.cpu_cores,
         "memory_bytes": spec.memory_bytes,
         "accelerator_types": list(spec.accelerator_types),
         "accelerator_memory_bytes": spec.accelerator_memory_bytes,
         "node_labels": dict(spec.node_labels),
+        "topology_label": spec.topology_label or None,
         "regions": list(spec.regions),
         "data_region": spec.data_region or None,
         "data_bytes": spec.data_bytes,
@@ -114,6 +117,7 @@ def _body(spec: JobSpec, changes: JobResubmit, rules: Rules) -> JobSubmit:
     workers, deadline_at_s = rules.feasibility.workers, spec.deadline_at_s
     old |= {
         "after": [],
+        "reserved_at_s": None,
         "deadline_at_s": None if deadline_at_s is None or deadline_at_s <= rules.now_s else deadline_at_s,
         "throughputs": {name: rate for name, rate in old["throughputs"].items() if name in largest_by_type(workers)},
     }

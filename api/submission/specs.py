@@ -21,7 +21,7 @@ from api.submission.kinds import kind_of
 from api.submission.notify import check_notify
 from api.submission.plans import check_places, check_plans, plans_of, with_first_plan
 from api.submission.regions import check_regions, largest_by_type
-from api.submission.sessions import check_session, longest_s_of
+from api.submission.sessions import check_session, session_of
 from api.submission.sizes import check_sizes, sizes_of, smallest_of
 from gavel.backends.secret_store import missing_secret
 from gavel.errors import NotFound, did_you_mean
@@ -29,6 +29,7 @@ from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.unmet_needs import unknown_type, unmet_need
 from gavel.mechanism.explaining.durations import lasting
 from gavel.mechanism.jobs.non_preemptible_limits import Room
+from gavel.mechanism.planning.topology import fits_in_one_place
 from gavel.types import CodeVersion, ExecutionPlan, Identity, JobSpec, Scope, Tier, in_plan
 from gavel.types.elastic_kinds import elastic_kind
 from gavel.types.environment import ARRAY_INDEX, reserved
@@ -43,16 +44,14 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
     """
     tier = _tier(body.tier, caller, rules.tiers)
     kind, kind_from, argv = _kind_and_argv(body, caller.user, rules.catalogue)
-    _check_env(body.env)
-    _check_secrets(body)
-    _check_image(body)
-    _check_hooks(body)
+    _check_program(body)
     if not rules.may_be_unreached(body.regions):
         _check_fit(body, rules.feasibility.workers)
+    _check_topology(body)
     check_sizes(body, rules.feasibility.workers)
     check_plans(body)
     _check_deadline(body, rules.now_s)
-    check_session(body, rules.tiers[tier], rules.backend)
+    check_session(body, rules.tiers[tier], rules)
     check_service(body, rules.backend)
     spec = JobSpec(
         kind=elastic_kind(kind, body.global_batch or 0, body.max_global_batch or 0),
@@ -81,14 +80,14 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
         weight=body.weight,
         deadline_at_s=body.deadline_at_s,
         preemptible=body.preemptible and body.mode == "batch",
-        longest_s=longest_s_of(body, rules.tiers[tier]),
-        idle_s=body.idle_s,
+        **session_of(body, rules.tiers[tier]),
         service=service_of(body.service),
         cpu_cores=body.cpu_cores,
         memory_bytes=body.memory_bytes,
         accelerator_types=tuple(dict.fromkeys(body.accelerator_types)),
         accelerator_memory_bytes=body.accelerator_memory_bytes,
         node_labels=dict(body.node_labels),
+        topology_label=body.topology_label or "",
         regions=tuple(dict.fromkeys(body.regions)),
         data_region=body.data_region or "",
         data_bytes=body.data_bytes,
@@ -111,6 +110,13 @@ def spec_of(body: JobSubmit, caller: Identity, rules: Rules) -> JobSpec:
 def _kind_under(argv: Sequence[str] | None, kind: str, body: JobSubmit, user: str) -> str:
     """The kind of a plan's own program, if kinds are made of programs; else that of the job."""
     return kind if body.kind is not None or argv is None else kind_of(user, argv, body.workdir, body.kind_args)[0]
+
+
+def _check_topology(body: JobSubmit) -> None:
+    """Raise a 422 problem for what does not go with a gang that stays in one place."""
+    for name in ("sizes", "plans", "reserved_at_s"):
+        if body.topology_label and getattr(body, name):
+            raise invalid("topology_label", f"does not go with {name}; leave one of them out")
 
 
 def _check_deadline(body: JobSubmit, now_s: float) -> None:
@@ -270,6 +276,14 @@ def _check_is_plain(body: JobSubmit) -> None:
         raise invalid("plans", f"the program of kind {body.kind} knows no plans; leave them out, or give your own argv")
 
 
+def _check_program(body: JobSubmit) -> None:
+    """Raise a 422 problem for what does not go together of a program and its surroundings."""
+    _check_env(body.env)
+    _check_secrets(body)
+    _check_image(body)
+    _check_hooks(body)
+
+
 def _check_env(env: Mapping[str, str]) -> None:
     for name in env:
         if why := reserved(name):
@@ -336,4 +350,7 @@ def _check_needs(spec: JobSpec, feasibility: Feasibility) -> None:
         raise invalid("accelerator_types", there)
     if unmet := unmet_need(spec, feasibility):
         raise invalid(unmet.field, f"{unmet.message}. {unmet.would_do}")
+    if not fits_in_one_place(spec, feasibility):
+        few = f"no value of label {spec.topology_label} has nodes with room for {spec.scale_factor} such workers"
+        raise invalid("topology_label", f"{few}. Leave it out, or ask for fewer workers")
     check_places(spec, feasibility)

@@ -6,7 +6,7 @@ from api.schemas.explain import BindingView, CalibrationView, ExplanationView, P
 from api.views.memo import Memo
 from gavel.composition import effective
 from gavel.config import Settings
-from gavel.mechanism.explaining.expected_end import Knowledge, Now, job_end, job_start, state_of_now
+from gavel.mechanism.explaining.expected_end import Knowledge, Now, job_end, job_start, size_assumed, state_of_now
 from gavel.mechanism.explaining.explanation import State, explain
 from gavel.mechanism.explaining.fairness import deficit_s, isolated_share
 from gavel.mechanism.explaining.forecast import COVERAGE, Forecast, errors_of, forecast
@@ -89,6 +89,7 @@ def explain_view(job: Job, knowledge: Knowledge, reader: str = "") -> Explanatio
         plan_speeds=[PlanSpeedView.model_validate(each, from_attributes=True) for each in speeds],
         **_instants("est_start", start),
         **_instants("est_finish", finish),
+        est_finish_assumes=size_assumed(job) if finish else "",
     )
 
 

@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 
 from gavel.backends import amd, nvidia
-from gavel.backends.gpus import Gpu, share_out
+from gavel.backends.gpus import UNKNOWN, Gpu, NearCpus, share_out
 from gavel.child_processes import numeric_threads
 from gavel.errors import BackendUnavailable
 from gavel.types import Worker
@@ -42,13 +42,14 @@ Cores = tuple[int, ...]
 class LocalAccelerator:
     """A worker of this machine, with the cores and the environment variables of its processes.
 
-    `device` is the UUID of the GPU that it is or is a part of; "": it is no GPU.
+    `device` is the UUID of the GPU that it is or is a part of; "": it is no GPU. `near` are the CPUs next to that.
     """
 
     worker: Worker
     cpus: Cores
     env: Mapping[str, str] = field(default_factory=dict)
     device: str = ""
+    near: NearCpus = UNKNOWN
 
     @property
     def is_gpu(self) -> bool:
@@ -277,12 +278,18 @@ def _gpu_accelerators(gpus: Sequence[Gpu], shares: Sequence[Cores]) -> Iterator[
         )
         counts[kind] += 1
         env = {gpu.variable: gpu.uuid}
-        yield LocalAccelerator(worker=worker, cpus=cpus, env=env, device=gpu.parent or gpu.uuid)
+        yield LocalAccelerator(worker=worker, cpus=cpus, env=env, device=gpu.parent or gpu.uuid, near=gpu.near)
 
 
 def _ask(argv: Sequence[str]) -> str:
     """Return the output of a program. Raises SubprocessError or OSError."""
     done = subprocess.run(
-        argv, capture_output=True, text=True, check=True, timeout=ASK_LIMIT_S, stdin=subprocess.DEVNULL
+        argv,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=True,
+        timeout=ASK_LIMIT_S,
+        stdin=subprocess.DEVNULL,
     )
     return done.stdout

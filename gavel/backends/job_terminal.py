@@ -23,6 +23,16 @@ NO_TERMINAL = (
 )
 
 
+def opened(state_dir: Path, job_id: JobId, generation: int, port: int | None) -> socket.socket:
+    """Return a connection to the port of a job whose gang runs here, or to its terminal if `port` is None.
+
+    Raises Conflict, and NotFound without a terminal.
+    """
+    if port is None:
+        return attached(state_dir, job_id, generation)
+    return connected(state_dir, job_id, generation, port)
+
+
 def attached(state_dir: Path, job_id: JobId, generation: int) -> socket.socket:
     """Return a connection to the terminal of a job whose gang runs here. Raises NotFound without one, and Conflict.
 

@@ -1,7 +1,7 @@
 """Starts the processes of a gang, ranks and tasks. Standard library only: a part of the supervisor."""
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from gavel.backends.output import Mask, shortened
@@ -13,6 +13,8 @@ MESSAGE_CHARACTERS = 1000
 
 Begin = Callable[..., tuple[int, int, int]]
 """Starts a program, as `begin` does, here or in a sandbox."""
+BeginAll = Callable[[Sequence[tuple[list[str], str, dict[str, Any], int | None]]], list[tuple[int, int, int]]]
+"""Starts programs, as `begin_all` does, here or in a sandbox."""
 
 
 class Process:
@@ -65,13 +67,20 @@ def _settle(spec: dict[str, Any], supervisor: int) -> None:
         gain_no_privileges()
 
 
-def start_ranks(launch: dict[str, Any], start: Begin = begin) -> list[Process]:
+def begin_all(
+    programs: Sequence[tuple[list[str], str, dict[str, Any], int | None]],
+) -> list[tuple[int, int, int]]:
+    """Return what `begin` returns of each program, of which these are the arguments."""
+    return [begin(*program) for program in programs]
+
+
+def start_ranks(launch: dict[str, Any], start_all: BeginAll = begin_all) -> list[Process]:
     """Start every rank and return them; the `problem` of one that could not be started says why. Raises OSError.
 
     All are started before the first is waited for, so that they load on all cores at the same time.
     """
-    begun = [start(spec.get("argv", launch["argv"]), launch["cwd"], spec) for spec in launch["ranks"]]
-    return ranks_of(launch, begun)
+    programs = [(spec.get("argv", launch["argv"]), launch["cwd"], spec, None) for spec in launch["ranks"]]
+    return ranks_of(launch, start_all(programs))
 
 
 def ranks_of(launch: dict[str, Any], begun: list[tuple[int, int, int]]) -> list[Process]:

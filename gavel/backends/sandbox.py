@@ -10,7 +10,7 @@ import marshal
 import os
 import struct
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -23,7 +23,12 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 INIT = f"import sys; sys.path.append({ROOT!r}); from gavel.backends.sandbox_init import main; main(int(sys.argv[1]))"
 """Imported and not run by its path, so that its compiled form is used."""
 PROBE_LIMIT_S = 10.0
+ASKED_AT_ONCE = 32  # so few that neither end waits for the other to read
 ERROR_BYTES = 1 << 12
+
+
+Program = tuple[list[str], str, dict[str, Any], int | None]
+"""The arguments of `begin`."""
 
 
 class Bubblewrap(NamedTuple):
@@ -91,6 +96,7 @@ class Sandbox:
         self._have_places_compared()
         self._number = 0
         self._number_of: dict[int, int] = {}  # by pid, of programs whose end was not read yet
+        self._pid_of: dict[int, int] = {}  # by number, of programs that `begin_all` waits for
         self._ended: list[tuple[int, int]] = []
 
     def _have_places_compared(self) -> None:
@@ -113,34 +119,45 @@ class Sandbox:
 
     def begin(self, argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None = None) -> tuple[int, int, int]:
         """Start a program as `processes.begin` does; the pid is that outside. Raises OSError if there is no sandbox."""
+        return self.begin_all([(argv, cwd, spec, stdin)])[0]
+
+    def begin_all(self, programs: Sequence[Program]) -> list[tuple[int, int, int]]:
+        """Start programs as `begin` does; many are asked for before the first is waited for. Raises OSError."""
+        begun: list[tuple[int, int, int]] = []
+        for first in range(0, len(programs), ASKED_AT_ONCE):
+            asked = [self._ask(*program) for program in programs[first : first + ASKED_AT_ONCE]]
+            begun += [(self._begun(number), output, status) for number, output, status in asked]
+        close_places(self._places)  # it has compared them
+        return begun
+
+    def _ask(self, argv: list[str], cwd: str, spec: dict[str, Any], stdin: int | None) -> tuple[int, int, int]:
+        """Ask for a program; return its number, its output and a pipe for an error. Raises OSError."""
         output, output_end = os.pipe2(os.O_CLOEXEC)
         status, status_end = os.pipe2(os.O_CLOEXEC)
         given = {"cpus": spec["cpus"], "env": spec["env"], "runs_as": spec.get("runs_as")}
         text = _memory_file({"argv": argv, "cwd": cwd, **given})
         self._number += 1
         try:
-            ends = [text, output_end, status_end, *([] if stdin is None else [stdin])]
-            pid = self._begun(ends)
+            with contextlib.suppress(BrokenPipeError):  # whoever waits for it says why
+                ends = [text, output_end, status_end, *([] if stdin is None else [stdin])]
+                self._send(b"start %d" % self._number, ends)
         finally:
             for each in (text, output_end, status_end):
                 os.close(each)
         os.set_blocking(output, False)
-        return pid, output, status
+        return self._number, output, status
 
     def _send(self, message: bytes, descriptors: list[int]) -> None:
         """Send a message with descriptors. Raises OSError."""
         rights = struct.pack(f"{len(descriptors)}i", *descriptors)
         self._socket.sendmsg([message], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, rights)])
 
-    def _begun(self, ends: list[int]) -> int:
-        number = self._number
-        with contextlib.suppress(BrokenPipeError):
-            self._send(b"start %d" % number, ends)
-        while number not in self._number_of.values():
+    def _begun(self, number: int) -> int:
+        """Return the pid of a program that was asked for, once it is there. Raises OSError if there is no sandbox."""
+        while number not in self._pid_of:
             if not self._receive(0):
                 raise OSError(f"its sandbox did not start: {self._last_words()}")
-        close_places(self._places)  # it has compared them
-        return next(pid for pid, each in self._number_of.items() if each == number)
+        return self._pid_of.pop(number)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a program; nothing if it has ended."""
@@ -168,7 +185,8 @@ class Sandbox:
             return False
         words = message.decode("ascii", "replace").split()
         if words[:1] == ["begun"] and extra:
-            self._number_of[CREDENTIALS.unpack(extra[0][2])[0]] = int(words[1])
+            pid, number = CREDENTIALS.unpack(extra[0][2])[0], int(words[1])
+            self._number_of[pid], self._pid_of[number] = number, pid
         elif words[:1] == ["ended"]:
             self._take_end(int(words[1]), int(words[2]))
         return bool(words)

@@ -35,7 +35,7 @@ from gavel.backends.meeting import reserve_meeting_place
 from gavel.backends.memory_watch import MemoryWatch
 from gavel.backends.output import Log, Mask
 from gavel.backends.output_quota import OutputQuota
-from gavel.backends.processes import Begin, Process, begin, start_ranks, start_task
+from gavel.backends.processes import Begin, BeginAll, Process, begin, begin_all, start_ranks, start_task
 from gavel.backends.sandbox_view import environment_of
 from gavel.backends.utilization_sampler import sampler_of
 from gavel.child_processes import adopt_orphans, exit_text
@@ -136,7 +136,7 @@ class Supervisor:
                 self._memory = MemoryWatch(memory_of(self._launch))
             with self._in_group():
                 self._enter_sandbox()
-                self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin)
+                self._ranks = self._warm.release(launch) if self._warm else start_ranks(launch, self._begin_all)
         except OSError as problem:
             self._lost = str(problem)
             self._kill_at_boottime_s = 0.0
@@ -169,6 +169,11 @@ class Supervisor:
     def _begin(self) -> Begin:
         """Return what starts a program of the gang."""
         return self._sandbox.begin if self._sandbox else begin
+
+    @property
+    def _begin_all(self) -> BeginAll:
+        """Return what starts several programs of the gang."""
+        return self._sandbox.begin_all if self._sandbox else begin_all
 
     def _step(self) -> bool:
         """One turn; False once no process of the gang is left."""

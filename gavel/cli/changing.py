@@ -7,8 +7,9 @@ import typer
 from gavel.cli import show
 from gavel.cli.connection import Json, connect, fail
 from gavel.cli.jobs import job_commands
+from gavel.cli.option_texts import pairs
 from gavel.cli.resolving import JobId
-from gavel.cli.submit_options import Priority, Repeated, demand_of, pairs, rate_of
+from gavel.cli.submit_options import Priority, Repeated, demand_of, rate_of
 
 OF_SERVICE = "What a service has"
 

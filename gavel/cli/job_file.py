@@ -138,7 +138,8 @@ def _places(path: Path, node: Any) -> dict[str, str]:
 def job_file_of(job: Job, now_s: float | None = None) -> str:
     """Return the job file that submits the same again, with the same code.
 
-    Values of the environment are never shown, so its names are in a comment. A deadline that has passed is left out.
+    Values of the environment are never shown, so its names are in a comment. A deadline or a reservation that has
+    passed is left out.
     """
     import yaml
 
@@ -158,8 +159,9 @@ def job_file_of(job: Job, now_s: float | None = None) -> str:
     fields.pop("total_steps", None)
     if view["submitted_steps"] is not None:
         fields["total_steps"] = view["submitted_steps"]
-    if fields.get("deadline_at_s", 0) <= (time.time() if now_s is None else now_s):
-        fields.pop("deadline_at_s", None)
+    for name in ("deadline_at_s", "reserved_at_s"):
+        if fields.get(name, 0) <= (time.time() if now_s is None else now_s):
+            fields.pop(name, None)
     comment = f"# job {job['id']}\n"
     if job["env"]:
         comment += f"# env: values are not shown; it had {', '.join(job['env'])} (give them here, or with --env)\n"

@@ -15,6 +15,7 @@ from gavel.cli.checkpoints import written_by
 from gavel.cli.connection import Json, app, connect, fail
 from gavel.cli.following import ended, exit_code, goes_on, print_log, watch
 from gavel.cli.job_file import Given, JobFile, SubmitCommand, job_file_of, options_given, placed
+from gavel.cli.option_texts import pairs
 from gavel.cli.program import argv_of, argv_there, check_repository, of_caller, program_of, workdir_of
 from gavel.cli.project_file import submit_fields
 from gavel.cli.reaching import reach
@@ -23,6 +24,7 @@ from gavel.cli.submit_options import (
     AcceleratorMemory,
     AcceleratorTypes,
     Array,
+    At,
     Count,
     Cpus,
     Data,
@@ -63,6 +65,7 @@ from gavel.cli.submit_options import (
     Secret,
     ServiceNeeds,
     Setup,
+    Share,
     Sizes,
     Snapshot,
     Speed,
@@ -71,7 +74,6 @@ from gavel.cli.submit_options import (
     Wait,
     Weight,
     Workdir,
-    pairs,
     stated_by,
 )
 from gavel.client import Client, Job, JobSubmit
@@ -123,6 +125,8 @@ def submit(  # noqa: PLR0913  one option per field of a job
     service: ServiceNeeds = None,
     longest: Longest = None,
     idle: Idle = None,
+    at: At = None,
+    accelerator_share: Share = 1.0,
     cpus: Cpus = 1,
     memory: Memory = "0",
     accelerator_types: AcceleratorTypes = "",
@@ -140,11 +144,7 @@ def submit(  # noqa: PLR0913  one option per field of a job
 ) -> None:
     """Submit a job. Options of this command stand before the program; all that follows the program is its own.
 
-    gavel job submit --steps 5000 --tier gold train.py --lr 0.1
-
-    gavel job submit --steps 100 --array RATE=0.1,0.01 ./train --rate {RATE}
-
-    gavel job submit --file job.yaml --tier silver
+    gavel job submit --steps 5000 --tier gold --array RATE=0.1,0.01 train.py --lr {RATE}
     """
     given, job_file, folder = _read(context, file, profile, workdir)
     program, argv = _with_argv(program_of(program, job_file.fields, steps), folder, git_ref, git_url, snapshot, given)

@@ -82,7 +82,7 @@ def _plan_changes(events: Iterable[Event], instant: Callable[[float], str]) -> s
     return ", ".join(f"{plan} from {instant(at_s)}" for plan, at_s in changes[-CHANGES_SHOWN:])
 
 
-def how_long_it_stays(each: Job) -> str:
+def how_long_it_stays(each: Job, instant: Callable[[float], str]) -> str:
     """Return whether rounds may stop the job, and how long a session lasts."""
     if (service := each["service"]) is not None:
         have = f"{service['ready']} of {service['replicas']} replicas are ready"
@@ -90,7 +90,13 @@ def how_long_it_stays(each: Job) -> str:
     if each["longest_s"] is None:
         return "yes" if each["preemptible"] else "no"
     idle = "" if each["idle_s"] is None else f", or {each['idle_s']:g} s after its last use"
-    return f"no: an interactive session, which ends {each['longest_s']:g} s after its start{idle}"
+    begin = "its start"
+    if each["reserved_at_s"] is not None:
+        begin = (
+            f"{instant(each['reserved_at_s'])}, from when {each['scale_factor']} {each['reserved_type']} are reserved"
+        )
+    share = "" if each["accelerator_share"] == 1 else "; another session, or a training, may run on its accelerators"
+    return f"no: an interactive session, which ends {each['longest_s']:g} s after {begin}{idle}{share}"
 
 
 def where_it_runs(each: Job) -> str:
@@ -101,6 +107,7 @@ def where_it_runs(each: Job) -> str:
         ", ".join(each["accelerator_types"]),
         f"accelerators with {megabytes(memory_bytes)} of memory" if memory_bytes else "",
         f"nodes with {labels}" if labels else "",
+        f"nodes with one value of {each['topology_label']}" if each["topology_label"] else "",
         f"regions {', '.join(each['regions'])}" if each["regions"] else "",
     )
     return "; ".join(part for part in parts if part)

@@ -7,6 +7,7 @@ from gavel.client import GavelApiError
 OPTIONS = {  # where the option is not the field's own name
     "accelerator_memory_bytes": "--accelerator-memory",
     "accelerator_hours_per_month": "--hours",
+    "accelerator_share": "--share",
     "array_id": "--array",
     "budget_usd_per_month": "--budget",
     "candidates": "--candidate",
@@ -27,9 +28,11 @@ OPTIONS = {  # where the option is not the field's own name
     "parameters": "--array",
     "plans": "--plan",
     "regions": "--region",
+    "reserved_at_s": "--at",
     "secrets": "--secret",
     "session_longest_s": "--session",
     "throughputs": "--throughput",
+    "topology_label": "--node-label",
     "total_steps": "--steps",
 }
 PARTS_OF_REQUESTS = ("body", "query", "job")  # that a field's path begins with

@@ -8,7 +8,7 @@ from typer.core import TyperGroup
 from typer.models import CommandInfo, TyperInfo
 
 PANELS = {
-    "Jobs": "submit job download interactive attach port-forward init run",
+    "Jobs": "submit job download interactive reservations attach port-forward init run",
     "The cluster now": "top watch summary queue allocations placements shares cluster round",
     "Why, and what if": "what-if calibration",
     "Speeds": "throughputs catalogue profile",

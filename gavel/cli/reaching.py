@@ -24,7 +24,10 @@ def reach(client: Client, job: Job, ports: str) -> None:
     """Wait until the job runs, then forward its port and print the address, until Ctrl-C. The job goes on then.
 
     `ports` "terminal": attach to its terminal instead, until the shell ends or is left; end the command as that does.
+    Say how a session is reached that is reserved for later, and do not wait.
     """
+    if job["reserved_at_s"] is not None:
+        return _say_when(job, job["reserved_at_s"], ports)
     if ports == TERMINAL:
         raise typer.Exit(_attach(client, job))
     port, local = ports_of(ports)
@@ -38,6 +41,13 @@ def reach(client: Client, job: Job, ports: str) -> None:
     finally:
         again, end = f"gavel port-forward {job['id']} {ports}", f"gavel job cancel {job['id']}"
         typer.echo(f"`{again}` reaches it again while it runs, `{end}` ends it", err=True)
+
+
+def _say_when(job: Job, reserved_at_s: float, ports: str) -> None:
+    again = f"gavel attach {job['id']}" if ports == TERMINAL else f"gavel port-forward {job['id']} {ports}"
+    begin, workers = show.instant(reserved_at_s), f"{job['scale_factor']} of {job['reserved_type']}"
+    typer.echo(f"reserved {workers} from {begin} for session {job['id']}", err=True)
+    typer.echo(f"`{again}` reaches it then, `gavel job cancel {job['id']}` gives the reservation back", err=True)
 
 
 def _attach(client: Client, job: Job) -> int:

@@ -9,6 +9,7 @@ from gavel.cli import show
 from gavel.cli.connection import Json, connect
 from gavel.cli.following import exit_code, watch
 from gavel.cli.jobs import job_commands
+from gavel.cli.option_texts import pairs
 from gavel.cli.resolving import JobId
 from gavel.cli.submit_options import (
     Deadline,
@@ -23,7 +24,6 @@ from gavel.cli.submit_options import (
     Steps,
     SubmitTier,
     Wait,
-    pairs,
 )
 from gavel.client.bodies import JobResubmit
 

@@ -1,6 +1,7 @@
-"""Commands for interactive sessions: `gavel interactive`, `gavel attach`, `gavel job extend`, `gavel port-forward`."""
+"""Commands for interactive sessions: start, reserve and extend one, attach to it, reach its ports."""
 
 import random
+from collections.abc import Iterable
 from typing import Annotated, cast
 
 import typer
@@ -15,6 +16,8 @@ from gavel.cli.port_forward import forward, ports_of
 from gavel.cli.reaching import TERMINAL
 from gavel.cli.resolving import JobId
 from gavel.cli.submit_options import seconds_of
+from gavel.cli.table import Rows
+from gavel.client import Reservation
 
 JUPYTER_PORTS = range(20_000, 30_000)  # one by chance: sessions of one machine share its ports
 JUPYTER = ("python", "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--ServerApp.port_retries=0")
@@ -36,6 +39,8 @@ def interactive(
     gavel interactive --shell --longest 2h
 
     gavel interactive --forward 6006 tensorboard --logdir runs --port 6006
+
+    gavel interactive --jupyter --longest 2h --at 2026-12-01T09:00
 
     All options of `gavel job submit` may follow, before the command.
     """
@@ -65,6 +70,26 @@ def extend(
     by_s = seconds_of("TIME", time)
     with connect() as client:
         show.answer(client.extend_session(job_id, by_s=by_s), as_json, show.job)
+
+
+@app.command()
+def reservations(as_json: Json = False) -> None:
+    """List the workers that sessions have reserved (`--at`), and from when until when; others' without their names.
+
+    `gavel job cancel ID` gives one back.
+    """
+    with connect() as client:
+        show.answer(client.reservations(), as_json, reservation_table)
+
+
+def reservation_table(items: Iterable[Reservation]) -> Rows:
+    """Return one line per reservation."""
+    table = Rows("FROM", "TO", "WORKERS", "JOB", "USER", "NAME", spare=("NAME",))
+    for each in items:
+        workers = f"{each['workers']} {each['accelerator_type']}"
+        whose = [show.harmless(each[name] or "-") for name in ("job_id", "user", "name")]
+        table.add_row(show.instant(each["reserved_at_s"]), show.instant(each["ends_at_s"]), workers, *whose)
+    return table
 
 
 @app.command()

@@ -168,7 +168,7 @@ def _submitted(each: Job) -> list[tuple[str, str]]:
         *worker_rows(each),
         ("runs only on", harmless(where_it_runs(each))),
         ("weight, priority", f"{each['weight']:g}, {each['priority']}"),
-        ("preemptible", how_long_it_stays(each)),
+        ("preemptible", how_long_it_stays(each, instant)),
         ("retries", f"{each['failures']} of {each['max_retries']}"),
         ("after", ", ".join(each["after"])),
         ("wanted by", "" if each["deadline_at_s"] is None else instant(each["deadline_at_s"])),

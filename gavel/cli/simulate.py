@@ -214,7 +214,7 @@ def export_trace(
         jobs = sorted(client.jobs(), key=lambda job: (job["submitted_at_s"], job["id"]))
         table = client.throughputs()["items"]
         steps_per_s = {
-            job["id"]: {size: _rates(job, size, table) for size in job["sizes"] or [job["scale_factor"]]}
+            job["id"]: {kind: {size: _rates(job, kind, size, table) for size in sizes} for kind, sizes in _sizes(job)}
             for job in jobs
         }
         lines = written(jobs, steps_per_s, client.cluster(), client.tiers())
@@ -223,18 +223,24 @@ def export_trace(
     typer.echo(f"{len(jobs)} jobs written; simulate them: gavel simulate --trace {file}", err=True)
 
 
-def _rates(job: "Job", size: int, table: "list[Throughput]") -> dict[str, float]:
-    """Return the job's steps per second at a size by type: its own before its kind's; its user's claim before an
-    estimate."""
+def _sizes(job: "Job") -> list[tuple[str, list[int]]]:
+    """Return the kinds that the job may run as, its plans' or its own, each with its sizes."""
+    if job["plans"]:
+        return [(plan["kind"], plan["sizes"]) for plan in job["plans"]]
+    return [(job["kind"], job["sizes"] or [job["scale_factor"]])]
+
+
+def _rates(job: "Job", kind: str, size: int, table: "list[Throughput]") -> dict[str, float]:
+    """Return the job's steps per second under a kind at a size, by type: its own before its kind's; its user's claim
+    before an estimate."""
     from gavel.estimator.kinds import OWN_KIND
     from gavel.ports import ThroughputSource
 
-    own = f"{job['kind']}{OWN_KIND}{job['id']}"
     rates: dict[bool, dict[str, float]] = {True: {}, False: {}}
-    for kind in (job["kind"], own):
+    for whose in (kind, f"{kind}{OWN_KIND}{job['id']}"):
         for each in table:
             source = ThroughputSource(each["source"])
-            is_its = (each["kind"], each["scale_factor"]) == (kind, size)
+            is_its = (each["kind"], each["scale_factor"]) == (whose, size)
             if is_its and source is not ThroughputSource.UNKNOWN:
                 rates[source.is_reliable][each["accelerator_type"]] = each["steps_per_s"]
     return {**rates[False], **job["throughputs"], **rates[True]}

@@ -13,12 +13,14 @@ import typer
 
 from gavel.cli import completion
 from gavel.cli.connection import fail
+from gavel.cli.instants import instant_if
+from gavel.cli.option_texts import labels_of_nodes, pairs
 from gavel.cli.program import read_env_file
 from gavel.client import JobSubmit
 
 SAME_NAME = (
     *("kind", "name", "tier", "scale_factor", "weight", "priority", "max_retries", "preemptible"),
-    *("setup", "dump", "restore", "image", "mode", "global_batch", "max_global_batch"),
+    *("setup", "dump", "restore", "image", "mode", "global_batch", "max_global_batch", "accelerator_share"),
 )
 Repeated = list[str] | None
 NEEDS = "What its workers need"
@@ -178,6 +180,16 @@ Longest = Annotated[
 Idle = Annotated[
     str | None, typer.Option(metavar="TIME", help="A session ends when nobody has used it for so long, such as 30m.")
 ]
+At = Annotated[
+    str | None,
+    typer.Option(metavar="INSTANT", help="Reserve its workers and start the session then, such as 2026-12-01T09:00."),
+]
+Share = Annotated[
+    float,
+    typer.Option(
+        "--share", help="0.5: another session that says so, or a training, may run beside it.", show_default=False
+    ),
+]
 Forward = Annotated[
     str | None,
     typer.Option(
@@ -206,7 +218,9 @@ AcceleratorMemory = Annotated[
 ]
 NodeLabel = Annotated[
     Repeated,
-    typer.Option(metavar="KEY=VALUE", help="Label that its nodes must have; repeatable.", rich_help_panel=NEEDS),
+    typer.Option(
+        metavar="KEY[=VALUE]", help="Label that its nodes must have; KEY: all the same.", rich_help_panel=NEEDS
+    ),
 ]
 Regions = Annotated[
     Repeated,
@@ -231,15 +245,6 @@ Array = Annotated[
 Count = Annotated[int | None, typer.Option(min=1, metavar="N", help="Submit it so many times, as an array.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Return when the job has ended, with its exit code.")]
 Follow = Annotated[bool, typer.Option("--follow", help="Print its log until it has ended; implies --wait.")]
-
-
-def pairs(option: str, given: Repeated, form: str = "NAME=VALUE") -> dict[str, str]:
-    """Return the names and values of an option's texts NAME=VALUE. End the command at one that is none."""
-    split = [item.partition("=") for item in given or []]
-    for name, equals, _ in split:
-        if not equals:
-            fail(f"{option} {name}: write {form}")
-    return {name: value for name, _, value in split}
 
 
 def speeds(given: Repeated) -> dict[str, float]:
@@ -370,6 +375,7 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "service": service_needs(options["service"]),
         "longest_s": seconds_if("--longest", options["longest"]),
         "idle_s": seconds_if("--idle", options["idle"]),
+        "reserved_at_s": instant_if("--at", options["at"]),
         "deadline_at_s": None if deadline is None else time.time() + deadline,
         "env": {**(read_env_file(env_file) if env_file else {}), **pairs("--env", options["env"])},
         "labels": pairs("--label", options["label"]),
@@ -381,7 +387,7 @@ def stated_by(options: Mapping[str, Any]) -> JobSubmit:
         "memory_bytes": bytes_of("--memory", options["memory"]),
         "accelerator_types": listed(options["accelerator_types"]),
         "accelerator_memory_bytes": bytes_of("--accelerator-memory", options["accelerator_memory"]),
-        "node_labels": pairs("--node-label", options["node_label"], "KEY=VALUE"),
+        **labels_of_nodes(options["node_label"] or []),
         "regions": options["region"] or [],
         **data_set(options["data_set"]),
         "notify": occasions_of(options["notify"]),

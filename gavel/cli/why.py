@@ -153,10 +153,17 @@ def facts(explanation: Explanation) -> dict[str, str | Text]:
         "starts": _when(
             explanation["est_start_at_s"], explanation["est_start_low_at_s"], explanation["est_start_high_at_s"]
         ),
-        "ends": _when(
-            explanation["est_finish_at_s"], explanation["est_finish_low_at_s"], explanation["est_finish_high_at_s"]
+        "ends": _with_size(
+            _when(
+                explanation["est_finish_at_s"], explanation["est_finish_low_at_s"], explanation["est_finish_high_at_s"]
+            ),
+            explanation["est_finish_assumes"],
         ),
     }
+
+
+def _with_size(end: str, assumes: str) -> str:
+    return f"{end} {assumes}" if end and assumes else end
 
 
 def _fractions(of_type: dict[str, float]) -> str:

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, Unpack
 from uuid import uuid4
 
-from gavel.client.answers import AuditEntry, Cancelled, Endpoint, Event, Job, JobBatch, Purged, TargetGroup
+from gavel.client.answers import AuditEntry, Cancelled, Endpoint, Event, Job, JobBatch, Purged, Reservation, TargetGroup
 from gavel.client.bodies import JobResubmit, JobSubmit, VersionOfService
 from gavel.client.errors import GavelApiError, ServiceUnreachable
 from gavel.client.events import LOG_LIMIT_BYTES, log_chunk
-from gavel.client.script import Item, Items, Listing, Method, Pause, Script, call, get, paged, part
+from gavel.client.script import Item, Items, Listing, Method, Pause, Script, call, get, listed, paged, part
 
 TERMINAL_STATES = frozenset({"COMPLETED", "FAILED", "CANCELLED"})
 RESTART_S = 60.0  # seconds that a waiting client tries to reach a lost service
@@ -162,6 +162,11 @@ class JobCalls:
         headers = {"If-Match": f'W/"{version}"'}
         longer: Job = yield from call("POST", _path(job_id, "/extend"), json={"by_s": by_s}, headers=headers)
         return longer
+
+    @Method
+    def reservations(self) -> Script[list[Reservation]]:
+        """Return the workers that sessions have reserved, those that begin first first; others' without their job."""
+        return listed("/v1/reservations")
 
     @Method
     def wait(self, job_id: str, timeout_s: float | None = None) -> Script[Job]:

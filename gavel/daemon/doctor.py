@@ -15,6 +15,7 @@ from gavel.backends.containers import SEARCH
 from gavel.backends.containers import image_command as command_for_images
 from gavel.backends.control_groups import PROCESSES, Hierarchy, hierarchies, problem_of_groups, problem_of_limits
 from gavel.backends.gpu_health import GpuHealth
+from gavel.backends.gpus import ranges_of
 from gavel.backends.job_users import problem_of_job_users
 from gavel.backends.meeting import DEVICES
 from gavel.backends.nameable_folders import ANYWHERE, is_bounded
@@ -113,10 +114,11 @@ def _kubernetes() -> Finding:
 
 
 def _share(each: LocalAccelerator) -> str:
-    """Return the device, the memory and the cores of an accelerator."""
+    """Return the device, the memory and the cores of an accelerator, and which cores are near it by which source."""
     device = f"{next(each.env[name] for name in DEVICES if name in each.env)}, " if each.is_gpu else ""
     memory = f"{each.worker.memory_bytes / 1e9:.1f} GB of its own memory, " if each.worker.memory_bytes else ""
-    return f"{device}{memory}cores {','.join(map(str, each.cpus)) or 'any'}"
+    near = f"; near it: {ranges_of(each.near.cpus)} ({each.near.source})" if each.near.cpus else "; near it: unknown"
+    return f"{device}{memory}cores {','.join(map(str, each.cpus)) or 'any'}{near if each.is_gpu else ''}"
 
 
 def _shared_folder(folder: Path | None) -> Iterator[Finding]:

@@ -23,8 +23,9 @@ from gavel.backends.ray.protocol import RaySettings
 from gavel.backends.sandbox import bubblewrap
 from gavel.backends.secret_store import secret_store
 from gavel.backends.several.backend import SeveralBackend
-from gavel.backends.several.homes import region_dir, regions_dir
+from gavel.backends.several.homes import orders_folder, region_dir, regions_dir
 from gavel.backends.several.names import inner_nodes, inner_records
+from gavel.backends.several.output_copies import OutputCopies
 from gavel.backends.slurm.backend import SlurmBackend
 from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
@@ -67,6 +68,9 @@ class Opening:
             clock=self.clock,
             lease_grace_s=settings.lease_grace_s,
             checkpoints={name: _checkpoints_place(own) for name, own in settings.by_region.items()},
+            outputs=OutputCopies(
+                {name: outputs_place(own) for name, own in settings.by_region.items()}, settings.output_bytes
+            ),
             term=self.term,
         )
 
@@ -217,7 +221,7 @@ def _orders_url(settings: Settings) -> str:
 def _slurm_settings(settings: Settings) -> SlurmSettings:
     own = settings.slurm
     return SlurmSettings(
-        folder=str(settings.orders_dir or own.shared_dir),
+        folder=str(orders_folder(settings)),
         orders_url=_orders_url(settings),
         certificates=own.ca_file.read_text() if own.ca_file else "",
         checkpoints=own.checkpoints,
@@ -243,7 +247,7 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         kubeconfig=own.kubeconfig,
         context=own.context,
         namespace=own.namespace,
-        folder=str(settings.orders_dir or Path(own.shared_dir).expanduser().resolve()),
+        folder=str(orders_folder(settings)),
         shared_dir=str(Path(own.shared_dir).expanduser().resolve()) if own.needs_shared_dir else "",
         orders_url=_orders_url(settings),
         certificates=own.ca_file.read_text() if own.ca_file else "",

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gavel.config import Settings
 from gavel.daemon.wake import Doorbell
+from gavel.mechanism.planning.reservations import Reservations
 from gavel.store.database import checked_url
 from gavel.store.sql import SqlStore
 from gavel.types.job_uids import uids_of
@@ -35,6 +36,7 @@ def open_store(settings: Settings, stack: ExitStack, on_change: Callable[[], Non
         keep_events_s=settings.keep_events_s,
         jobs_per_user=settings.unfinished_jobs_per_user,
         job_uids=uids_of(settings.job_users),
+        reservation_rule=Reservations(round_duration_s=settings.round_duration_s),
     )
     store = opened() if on_change is None else opened(on_change=on_change)
     stack.callback(store.close)

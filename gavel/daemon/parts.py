@@ -10,7 +10,7 @@ from gavel.backends.accelerators import Discovery
 from gavel.backends.disk import Disk, low_disk
 from gavel.backends.nodes.backend import NodesBackend
 from gavel.backends.probe import probe
-from gavel.backends.session_use import last_use_s
+from gavel.backends.session_use import SessionUse
 from gavel.backends.several.backend import SeveralBackend
 from gavel.clock import SystemClock
 from gavel.config import Settings
@@ -111,10 +111,7 @@ class Parts:
 
     def _last_use(self) -> LastUse:
         """Return when a session was last used; never before now, since nobody can use it while no service runs."""
-        state_dir, since_s = self.settings.state_dir, self.clock.now_s()
-        if self.settings.backend != "local":
-            return lambda job_id, generation: None
-        return lambda job_id, generation: max(since_s, last_use_s(state_dir, job_id, generation))
+        return SessionUse(self.settings, self.clock.now_s()).last_s
 
 
 def report_types(state_dir: Path, discovery: Discovery, announce: Callable[[str], None]) -> None:

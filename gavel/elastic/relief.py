@@ -38,18 +38,15 @@ def _relieve(problem: SizeProblem, configuration: IntArray, profit: FloatArray, 
     loss = profit[rows, own][:, None] - np.column_stack([profit[rows], np.zeros(len(rows))])
     price = np.where((freed > 0) & room, loss / np.maximum(freed, 1), np.inf)
     best = price.argmin(axis=1)
-    for place in np.argsort(price[np.arange(len(rows)), best], kind="stable").tolist():
-        if free[kind] >= 0:
+    least = price[np.arange(len(rows)), best]
+    type_of, workers = np.append(problem.type_of, 0).tolist(), np.append(problem.workers, 0).tolist()
+    for place in np.argsort(least, kind="stable").tolist():
+        if free[kind] >= 0 or least[place] == np.inf:
             break
-        _change(problem, configuration, free, int(rows[place]), int(best[place]))
-
-
-def _change(problem: SizeProblem, configuration: IntArray, free: IntArray, row: int, column: int) -> None:
-    """Give a job another configuration if there is room, or nothing where `column` is beyond the last."""
-    own, is_nothing = int(configuration[row]), column == len(problem.type_of)
-    type_of, workers = np.append(problem.type_of, 0), np.append(problem.workers, 0)
-    if not is_nothing and type_of[column] != type_of[own] and free[type_of[column]] < workers[column]:
-        return
-    free[type_of[own]] += workers[own]
-    free[type_of[column]] -= workers[column]
-    configuration[row] = NOTHING if is_nothing else column
+        held, column = int(own[place]), int(best[place])
+        is_nothing = column == len(type_of) - 1
+        if not is_nothing and type_of[column] != kind and free[type_of[column]] < workers[column]:
+            continue
+        free[kind] += workers[held]
+        free[type_of[column]] -= workers[column]
+        configuration[rows[place]] = NOTHING if is_nothing else column

@@ -8,6 +8,7 @@ from gavel.elastic.relief import relieved
 from gavel.types import FloatArray, IntArray
 
 PASSES_MAX = 12
+GOOD_ENOUGH = 1 - 5e-5  # of the bound: what is left to gain is not worth the search
 TINY = 1e-9  # of a utility: no gain
 
 
@@ -16,6 +17,8 @@ def repaired(problem: SizeProblem, wanted: Demand) -> IntArray:
     prices = np.maximum(wanted.prices, TINY)
     cost: FloatArray = prices[problem.type_of] * problem.workers
     configuration, free = _placed(problem, relieved(problem, wanted), cost)
+    if problem.value(configuration) >= wanted.bound * GOOD_ENOUGH:
+        return configuration
     for _ in range(PASSES_MAX):
         if not _upgrade(problem, configuration, free, cost):
             break

@@ -187,6 +187,17 @@ def the_table_is_sorted_and_agrees_with_the_estimates(estimator: ThroughputEstim
         assert answer(after, row.accelerator_type, kind=row.kind, scale_factor=row.scale_factor) == row
 
 
+def what_a_job_keeps_beside_another_is_a_fraction_and_learned_from_its_reports(estimator: ThroughputEstimator) -> None:
+    """Check that pairs nobody has measured have an estimate, and measured ones the ratio of the two rates."""
+    one, other = (Job(id=kind, spec=a_spec(kind=kind)) for kind in ("mlp-b256", "cnn-b16"))
+    (before,) = estimator.colocated_estimates([(one, other)], "fast")
+    assert 0.0 <= before.kept_fraction <= 1.0 and not before.is_measured and before.needed_bytes == 0
+    after = learned(learned(estimator, [100.0] * 5), [70.0] * 5, partner="cnn-b16", job_id="k")
+    kept, back = after.colocated_estimates([(one, other), (other, one)], "fast")
+    assert kept.is_measured and abs(kept.kept_fraction - 0.7) < 2 * CLOSE
+    assert not back.is_measured and after.colocated_estimates([], "fast") == ()
+
+
 CHECKS: tuple[Callable[[ThroughputEstimator], None], ...] = (
     a_stranger_has_finite_positive_estimates,
     a_statement_counts_until_something_is_measured,
@@ -201,4 +212,5 @@ CHECKS: tuple[Callable[[ThroughputEstimator], None], ...] = (
     a_job_is_of_its_kind_until_it_differs,
     a_flattered_rate_gives_way_to_a_representative_one,
     the_table_is_sorted_and_agrees_with_the_estimates,
+    what_a_job_keeps_beside_another_is_a_fraction_and_learned_from_its_reports,
 )

@@ -12,9 +12,10 @@ import numpy as np
 from gavel.estimator.beliefs import Beliefs
 from gavel.estimator.evidence import Evidence
 from gavel.estimator.pairs import PairEstimates, PairSeen, Sized, pair_estimates
-from gavel.estimator.tables import InterferenceKey, Key
+from gavel.estimator.tables import CONSOLIDATED, InterferenceKey, Key
 from gavel.types import AcceleratorType
 
+ColocatedKey = tuple[str, int, AcceleratorType, str]  # a kind in one gang size on a type, and the kind of its partner
 SPREAD = "spread"
 SPREAD_LOG_RATIO, SPREAD_VARIANCE = -0.4, 0.3  # of log(rate over several nodes / rate on one), before anything is known
 
@@ -31,6 +32,25 @@ def gathered(interference: Mapping[InterferenceKey, Evidence]) -> dict[Key, Evid
         for key, rate in interference.items()
         if key[4] == SPREAD and not key[3] and rate.is_representative
     }
+
+
+def measured_fractions(
+    cells: Sequence[ColocatedKey],
+    alone_steps_per_s: Sequence[float],
+    interference: Mapping[InterferenceKey, Evidence],
+) -> dict[ColocatedKey, float]:
+    """Return what the kinds of `cells` were measured to keep of their rates alone, in [0, 1]; the others are left out.
+
+    Beside a partner and spread over nodes as well counts where it was measured in no other way, and is too little
+    rather than too much.
+    """
+    fractions = {}
+    for cell, alone in zip(cells, alone_steps_per_s, strict=True):
+        rates = (interference.get((*cell, placement)) for placement in (CONSOLIDATED, SPREAD))
+        rate = next((each for each in rates if each is not None and each.is_representative), None)
+        if rate is not None:
+            fractions[cell] = min(1.0, rate.published / alone)
+    return fractions
 
 
 class Interference:

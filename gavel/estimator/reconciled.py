@@ -15,7 +15,7 @@ import numpy as np
 from gavel.estimator import user_claims
 from gavel.estimator.beliefs import COMPLETED_ERROR, Belief, Beliefs, believe
 from gavel.estimator.evidence import Evidence, on_grid
-from gavel.estimator.interference import Interference, gathered
+from gavel.estimator.interference import ColocatedKey, Interference, gathered, measured_fractions
 from gavel.estimator.kinds import OWN_KIND
 from gavel.estimator.layered import Layered
 from gavel.estimator.learning import LearnedState, kind_of_job, learned
@@ -26,7 +26,7 @@ from gavel.estimator.profiling import pairs_worth_trying, pays
 from gavel.estimator.regions import without_regions
 from gavel.estimator.rejected_reports import RejectedReport
 from gavel.estimator.tables import Key, evidence_of, foreign, interference_key_of, is_interference, key_of, row_of
-from gavel.ports import ThroughputEstimate, ThroughputMatrix
+from gavel.ports import ColocatedEstimate, ThroughputEstimate, ThroughputMatrix
 from gavel.ports import ThroughputSource as Source
 from gavel.types import (
     AcceleratorType,
@@ -215,6 +215,38 @@ class ReconciledThroughputs:
     def pairs(self, kinds: Sequence[Sized], types: Sequence[AcceleratorType]) -> PairEstimates:
         """Return normalised rates and errors (m, n, n) of all pairs of n (kind, scale factor) on m types."""
         return self._interference(types).pairs(kinds, types)
+
+    def colocated_estimates(
+        self, pairs: Sequence[tuple[Job, Job]], name: AcceleratorType
+    ) -> tuple[ColocatedEstimate, ...]:
+        """Return how the first job of each pair does beside the second: as measured, else as other pairs suggest.
+
+        What a rank needs of memory is as for packed pairs (memory_fit.py).
+        """
+        name, kinds = plain_type(name), [(self.kind_of(job), job.spec.scale_factor) for job, _ in pairs]
+        stated = np.array([job.spec.accelerator_memory_bytes for job, _ in pairs], dtype=float)
+        needed = needed_bytes(kinds, stated, [name], self.state.rates).ravel()
+        specs = [replace(job.spec, kind=kind) for (job, _), (kind, _) in zip(pairs, kinds, strict=True)]
+        alone = [self.estimate(spec, [name])[0].steps_per_s for spec in specs]
+        cells = [(*kind, name, partner.spec.kind) for kind, (_, partner) in zip(kinds, pairs, strict=True)]
+        measured = measured_fractions(cells, alone, self.state.interference_rates)
+        kept = measured | self._expected_fractions([cell for cell in cells if cell not in measured], name)
+        return tuple(
+            ColocatedEstimate(
+                kept_fraction=kept[cell],
+                is_measured=cell in measured,
+                needed_bytes=int(most) if math.isfinite(most) else 0,
+            )
+            for cell, most in zip(cells, needed.tolist(), strict=True)
+        )
+
+    def _expected_fractions(self, cells: Sequence[ColocatedKey], name: AcceleratorType) -> dict[ColocatedKey, float]:
+        """What kinds are expected to keep of their rates beside partners on a type, from other pairs."""
+        if not cells:
+            return {}
+        kinds = sorted({sized for kind, size, _, partner in cells for sized in ((kind, size), (partner, size))})
+        row_of, rates = {kind: row for row, kind in enumerate(kinds)}, self.pairs(kinds, [name]).rate[0]
+        return {cell: float(rates[row_of[cell[:2]], row_of[cell[3], cell[1]]]) for cell in cells}
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Return all rates measured or refused, sorted by kind, scale factor, type, partner and placement."""

@@ -11,14 +11,15 @@ from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.ledger import Ledger
 from gavel.faults.scenario import ClientRequest, Program, Request
 from gavel.faults.schedule import Schedule
+from gavel.faults.specs import spec_of
 from gavel.ports import JobEdit
 from gavel.store.samples import SimulationStore
 from gavel.types import JobId, JobSpec, Tier
 
 RETRY_S = 2.0
+OF_NODES = (Request.CORDON, Request.UNCORDON, Request.DRAIN, Request.RESOURCES, Request.POLICY)
 HOLDS_UP = (Request.PAUSE, Request.CORDON, Request.DRAIN)
 WAITS_S = 7.0  # until a request is sent that waits for a commit
-USERS = ("ann", "ben")
 OPERATOR = "operator"
 DRAIN_WINDOW_S = 30.0
 TTL_S = 60.0
@@ -104,10 +105,10 @@ class Clients:
                 return self._put_tier(weight=request.amount)
             case Request.BUDGET:
                 return self._put_tier(accelerator_hours_per_month=request.amount)
-            case Request.CANCEL | Request.PAUSE | Request.RESUME | Request.EDIT:
-                return self._ask(request)
-            case _:
+            case kind if kind in OF_NODES:
                 return self._command(request)
+            case _:
+                return self._ask(request)
 
     def _submit(self, job: int) -> Callable[[], None]:
         key = f"key-{job}"
@@ -139,14 +140,13 @@ class Clients:
             self._ledger.cancellable.add(job_id)
             after = store.request_cancel(job_id, now_s=now_s)
             action = "cancel.requested"
-        elif request.kind is Request.EDIT:
-            edit = JobEdit(weight=request.amount)
-            after = store.edit_job(job_id, edit, expected_version=None, now_s=now_s)
-            action = "job.edited"
-        else:
+        elif request.kind in (Request.PAUSE, Request.RESUME):
             is_paused = request.kind is Request.PAUSE
             after = store.request_pause(job_id, is_paused=is_paused, now_s=now_s)
             action = "pause.requested" if is_paused else "job.resumed"
+        else:
+            after = store.edit_job(job_id, _edit(request, before.spec), expected_version=None, now_s=now_s)
+            action = "job.edited"
         return action if after.version != before.version else ""
 
     def _note(self, job_id: str, action: str) -> None:
@@ -179,21 +179,16 @@ class Clients:
         return lambda: self._ledger.operations.append(operation.id)
 
 
-def spec_of(program: Program, job: int) -> JobSpec:
-    """Return what a user submits for a program; what it states of its speed may be wrong."""
-    claims = {} if program.claim is None else {name: rate * program.claim for name, rate in program.rates.items()}
-    return JobSpec(
-        kind=program.kind,
-        user=USERS[job % len(USERS)],
-        tier=program.tier,
-        argv=("simulated", str(job)),
-        total_steps=program.steps,
-        name=f"key-{job}",
-        scale_factor=program.size,
-        preemptible=program.preemptible,
-        max_retries=program.retries,
-        throughput_steps_per_s=claims,
-    )
+def _edit(request: ClientRequest, spec: JobSpec) -> JobEdit:
+    match request.kind:
+        case Request.REPLICAS:
+            return JobEdit(replicas=int(request.amount))
+        case Request.VERSION:
+            return JobEdit(program={"argv": (*spec.argv[:2], f"at {request.at_s:.1f}")})
+        case Request.EXTEND:
+            return JobEdit(longest_s=request.amount)
+        case _:
+            return JobEdit(weight=request.amount)
 
 
 def _resource(node: str, capacity: float) -> dict[str, object]:

@@ -1,9 +1,11 @@
 """Draws a scenario from a seed. Each seed enables only some kinds of fault, so that rare ones meet each other."""
 
 import random
+from dataclasses import replace
 
 from gavel.faults.scenario import (
     CRASHES,
+    TYPES,
     Behaviour,
     ClientRequest,
     Fault,
@@ -14,11 +16,12 @@ from gavel.faults.scenario import (
     Scenario,
 )
 
-TYPES = ("fast", "slow")
 POLICIES = ("equal_share", "equal_share", "equal_share", "max_min_fairness", "fifo")
 DURABLE_EVERY = 23  # of so many seeds one runs on SQLite
 QUIET_EVERY = 9  # of so many seeds one has no faults at all, and the fourth after it has only crashes
 ONLY_CRASHES = 4
+MAY_CHANGE, STAY = (7, 8), (0,)  # last digits of seeds whose jobs may be elastic or have plans; may be never preempted
+SHARE = (4,)  # and of those whose jobs may share accelerators: sessions, trainings beside them, packed pairs
 DRIFTS = (0.0, 1e-3, 2e-2)  # of nodes' clocks: at most half a second over a round, as P2 supposes
 CLOCK_STEPS_S = (-3600.0, -90.0, -7.0, 7.0, 90.0, 3600.0)
 SOLVER_FAULTS = 5
@@ -47,12 +50,13 @@ def draw(seed: int) -> Scenario:
     until_s = chance.uniform(60.0, 140.0)
     tiers = {"gold": chance.choice((1.0, 2.0, 4.0))} if chance.random() < 0.4 else {}
     programs = tuple(_program(chance, nodes, [*tiers, "default"]) for _ in range(chance.randint(2, 6)))
+    programs = _varied(seed, programs, nodes)
     processes = chance.choice((1, 2, 2, 2, 3))
     return Scenario(
         seed=seed,
         nodes=nodes,
         programs=programs,
-        requests=_requests(chance, len(programs), len(nodes), until_s),
+        requests=(*_requests(chance, len(programs), len(nodes), until_s), *_of_kinds(seed, programs, until_s)),
         faults=_faults(chance, _kinds(seed), len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
         faults_until_s=until_s,
         processes=processes,
@@ -95,6 +99,78 @@ def _program(chance: random.Random, nodes: tuple[NodePlan, ...], tiers: list[str
     )
 
 
+def _varied(seed: int, programs: tuple[Program, ...], nodes: tuple[NodePlan, ...]) -> tuple[Program, ...]:
+    """Return the programs, of some seeds as other kinds of jobs; what else the seed draws does not depend on it."""
+    chance = random.Random(f"kinds of jobs {seed}")  # noqa: S311 - not for secrets
+    if seed % 10 in MAY_CHANGE:
+        return tuple(_that_may_change(chance, each, _most_workers(nodes)) for each in programs)
+    if seed % 10 in STAY:
+        return tuple(_that_stays(chance, each) for each in programs)
+    if seed % 10 in SHARE:
+        return tuple(_that_shares(chance, each) for each in programs)
+    return programs
+
+
+def _most_workers(nodes: tuple[NodePlan, ...]) -> int:
+    return max(sum(node.slots for node in nodes if node.accelerator_type == name) for name in TYPES)
+
+
+def _that_may_change(chance: random.Random, program: Program, most: int) -> Program:
+    """Return the program as one of an elastic job, of one with execution plans, of both, or as it is."""
+    sizes = tuple(sorted(chance.sample(range(1, min(4, most) + 1), k=chance.randint(1, min(3, most)))))
+    factors = chance.choice(({"tensor=1": 1.0, "tensor=2": 1.6}, {"tensor=1": 1.0, "tensor=2": 0.0, "pipeline=2": 0.7}))
+    match chance.choice(("elastic", "elastic", "plans", "both", "")):
+        case "elastic":
+            changed = replace(program, sizes=sizes)
+        case "plans":
+            changed = replace(program, plans=factors)
+        case "both":
+            changed = replace(program, sizes=sizes, plans=factors)
+        case _:
+            return program
+    kind = f"{program.kind}-of-{len(changed.plans)}" if changed.plans else program.kind  # one kind, the same plans
+    return replace(changed, kind=kind, claim=None, preemptible=True)
+
+
+def _that_stays(chance: random.Random, program: Program) -> Program:
+    """Return the program as a session, as a service, or as it is."""
+    match chance.choice(("session", "service", "", "")):
+        case "session":
+            return replace(program, steps=0, longest_s=chance.uniform(10.0, 60.0), preemptible=False, claim=None)
+        case "service":
+            return replace(program, steps=0, replicas=chance.randint(1, 3), preemptible=False, claim=None, retries=0)
+        case _:
+            return program
+
+
+def _that_shares(chance: random.Random, program: Program) -> Program:
+    """Return the program as a session that lets another job onto its accelerators, or as a training of known memory."""
+    memory_bytes = chance.choice((2, 4, 8))
+    if chance.random() < 0.5:
+        return replace(program, accelerator_memory_bytes=memory_bytes)
+    session = replace(program, steps=0, longest_s=chance.uniform(10.0, 60.0), preemptible=False, claim=None)
+    size = chance.choice((1, program.size))
+    return replace(session, size=size, accelerator_memory_bytes=memory_bytes, accelerator_share=0.5)
+
+
+def _of_kinds(seed: int, programs: tuple[Program, ...], until_s: float) -> list[ClientRequest]:
+    """Return requests that only services and sessions know: other numbers, new versions, more time."""
+    chance = random.Random(f"requests of kinds of jobs {seed}")  # noqa: S311 - not for secrets
+    asked = [
+        (job, kind, amount)
+        for job, program in enumerate(programs)
+        for kind, amount in (
+            *(((Request.REPLICAS, chance.randint(0, 3)), (Request.VERSION, 0)) if program.replicas else ()),
+            *(((Request.EXTEND, chance.uniform(20.0, 90.0)),) if program.longest_s else ()),
+        )
+        if chance.random() < 0.5
+    ]
+    return [
+        ClientRequest(at_s=chance.uniform(until_s / 4, until_s), kind=kind, target=job, amount=amount)
+        for job, kind, amount in asked
+    ]
+
+
 def _requests(chance: random.Random, jobs: int, nodes: int, until_s: float) -> tuple[ClientRequest, ...]:
     submits = [
         ClientRequest(at_s=chance.uniform(0.0, until_s / 2), kind=Request.SUBMIT, target=job) for job in range(jobs)
@@ -112,7 +188,8 @@ def _requests(chance: random.Random, jobs: int, nodes: int, until_s: float) -> t
 
 
 _OF_JOBS = (Request.CANCEL, Request.PAUSE, Request.RESUME, Request.EDIT)
-_NOT_DRAWN = (Request.SUBMIT, Request.POLICY, Request.BUDGET)
+_OF_KINDS = (Request.REPLICAS, Request.VERSION, Request.EXTEND)
+_NOT_DRAWN = (Request.SUBMIT, Request.POLICY, Request.BUDGET, *_OF_KINDS)
 _KINDS = tuple(kind for kind in Request if kind not in _NOT_DRAWN)
 
 

@@ -9,6 +9,7 @@ from gavel.backends.nodes.protocol import ShardLaunch
 from gavel.faults.disk import CheckpointDisk
 from gavel.faults.scenario import Behaviour, Program
 from gavel.faults.schedule import Schedule
+from gavel.types.environment import PLAN
 
 if TYPE_CHECKING:
     from gavel.faults.shard import SimulatedShard
@@ -31,7 +32,8 @@ class GangRun:
         self._schedule, self._disk = schedule, disk
         self._nodes = set(launch.node_of_rank)
         self._ready: dict[str, SimulatedShard] = {}  # parts whose ranks have started
-        self._rate = program.rates[instruction.accelerator_type]
+        plan = instruction.env.get(PLAN, "")
+        self._rate = program.steps_per_s(instruction.accelerator_type, len(instruction.worker_ids), plan)
         self._start_step = instruction.start_step
         self._accepted = instruction.checkpoint
         self._steps = float(instruction.start_step)
@@ -54,7 +56,7 @@ class GangRun:
         if not shard.has_ranks or self._is_over:
             return
         self._ready[shard.node_name] = shard
-        if self._ready.keys() == self._nodes and self._restore():
+        if self._ready.keys() == self._nodes and self._begins():
             self._report("progress", max(self._start_step, self._whole_steps()), more={"startup_s": STARTUP_S})
             self.resume()
 
@@ -73,6 +75,11 @@ class GangRun:
             return
         self._save()
         self._exit(CHECKPOINTED_EXIT_CODE)
+
+    @property
+    def is_ready(self) -> bool:
+        """Return True while its program works, as a replica's check finds out."""
+        return self._since_s is not None
 
     def part_is_gone(self, shard: "SimulatedShard") -> None:
         """Take note that a part has no ranks any more: the others notice that soon."""
@@ -114,6 +121,8 @@ class GangRun:
         """Schedule the next checkpoint, the end of the steps, or the failure, whichever comes first."""
         self._version += 1
         version, program = self._version, self._program
+        if not program.steps:
+            return
         goal = program.steps
         if program.behaviour in (Behaviour.EXITS_1, Behaviour.LEAVES_EARLY):
             goal = max(1, int(program.steps * FAILS_AT))
@@ -171,6 +180,13 @@ class GangRun:
             shard.ranks_exit(code)
 
     # --- checkpoints and reports ---
+
+    def _begins(self) -> bool:
+        """Begin, under a plan that works, at the accepted checkpoint; return False if the gang has failed."""
+        if not self._rate:
+            self._exit(ENDS_ONE)
+            return False
+        return self._restore()
 
     def _restore(self) -> bool:
         """Begin at the accepted checkpoint; a single rank falls back to the one before, a gang of several fails."""

@@ -30,7 +30,8 @@ def scenario_of(text: str) -> Scenario:
             **record,
             "nodes": tuple(NodePlan(**each) for each in record["nodes"]),
             "programs": tuple(
-                Program(**{**each, "behaviour": Behaviour(each["behaviour"])}) for each in record["programs"]
+                Program(**{**each, "behaviour": Behaviour(each["behaviour"]), "sizes": tuple(each.get("sizes", ()))})
+                for each in record["programs"]
             ),
             "requests": tuple(ClientRequest(**{**each, "kind": Request(each["kind"])}) for each in record["requests"]),
             "faults": tuple(Fault(**{**each, "kind": FaultKind(each["kind"])}) for each in record["faults"]),

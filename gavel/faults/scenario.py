@@ -6,6 +6,12 @@ from enum import StrEnum
 
 from gavel.types import AcceleratorType
 
+SCALING = 0.8  # a gang of n workers of an elastic job is n to this power times as fast as one worker
+
+
+TYPES = ("fast", "slow")  # of accelerators
+MEMORY_BYTES = 16  # of every accelerator
+
 
 class FaultKind(StrEnum):
     """What can go wrong. `target` of a fault is a process, a node or nothing, as said here."""
@@ -68,7 +74,12 @@ class Behaviour(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A job as it really is. `work_s`: seconds of training on the fastest type; `claim`: what its user states of it."""
+    """A job as it really is. `rates`: steps per second of its gang, of an elastic job of each worker alone.
+
+    Without `steps` it is an interactive session of `longest_s` seconds, or a service of `replicas`: it goes on until it
+    is ended. `plans`: the names of its execution plans, and how many times as fast it is under each; 0: it fails at its
+    start. `claim`: what its user states of its speed.
+    """
 
     kind: str
     size: int
@@ -81,6 +92,23 @@ class Program:
     preemptible: bool = True
     retries: int = 0
     after: int | None = None  # the number of a job that must have completed first
+    sizes: tuple[int, ...] = ()  # of an elastic job
+    plans: Mapping[str, float] = field(default_factory=dict)
+    longest_s: float | None = None
+    replicas: int = 0
+    accelerator_memory_bytes: int = 0  # that it states, of MEMORY_BYTES
+    accelerator_share: float = 1.0  # of a session
+
+    def steps_per_s(self, accelerator_type: AcceleratorType, workers: int, plan: str) -> float:
+        """Return how fast a gang of so many workers is under the plan; 0: it fails at its start."""
+        rate = self.rates[accelerator_type] * (workers**SCALING if self.sizes else 1.0)
+        return rate * self.plans.get(plan, 1.0)
+
+    @property
+    def slowest_s(self) -> float:
+        """Return how long it takes alone in the worst case."""
+        factors = [factor for factor in self.plans.values() if factor] or [1.0]
+        return self.longest_s or self.steps / (min(self.rates.values()) * min(factors))
 
 
 class Request(StrEnum):
@@ -98,6 +126,9 @@ class Request(StrEnum):
     RESOURCES = "resources"
     POLICY = "policy"  # another one, or that of the settings if `target` is 0
     BUDGET = "budget"  # tier gold may use `amount` accelerator hours a month
+    REPLICAS = "replicas"  # another number of them, `amount`, of a service
+    VERSION = "version"  # another program of a service
+    EXTEND = "extend"  # a session may last `amount` seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

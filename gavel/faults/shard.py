@@ -14,6 +14,7 @@ from gavel.faults.schedule import Schedule
 from gavel.types import GangExit, GangOutcome, GangState, Report
 
 KILLED = -9
+ENDPOINT = "127.0.0.1:8000"  # of replicas; nobody calls it
 
 
 class SimulatedShard:
@@ -186,9 +187,14 @@ class SimulatedShard:
             started_node_boottime_s=self.started_s,
             ended_node_boottime_s=self.ended_s,
             exit=self.exit,
+            endpoint=ENDPOINT if self._answers() else "",
             reports=reports,
         )
         return seen if wanted else replace(seen, launch=self.launch)
+
+    def _answers(self) -> bool:
+        """True while it is a replica of a service whose checks pass."""
+        return bool(self.launch.instruction.serving) and 0 in self.launch.ranks and self.is_live and self.run.is_ready
 
     def _reports(self, after: int) -> tuple[Report, ...]:
         if 0 not in self.launch.ranks:

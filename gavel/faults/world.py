@@ -24,7 +24,7 @@ from gavel.faults.invariants.violation import Violation
 from gavel.faults.ledger import Ledger
 from gavel.faults.network import Network
 from gavel.faults.node import SimulatedNode
-from gavel.faults.scenario import Behaviour, ClientRequest, Request, Scenario
+from gavel.faults.scenario import MEMORY_BYTES, TYPES, Behaviour, ClientRequest, FaultKind, Request, Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.service import ServiceProcess, Surroundings
 from gavel.faults.shard import SimulatedShard
@@ -200,7 +200,7 @@ class World:
         back = [ClientRequest(at_s=0.0, kind=Request.UNCORDON, target=node) for node in range(len(self.scenario.nodes))]
         for job, program in enumerate(self.scenario.programs):
             is_hopeless = program.behaviour in (Behaviour.IGNORES_LEASE, Behaviour.DELETES_FOLDER)
-            kind = Request.CANCEL if is_hopeless else Request.RESUME
+            kind = Request.CANCEL if is_hopeless or program.replicas else Request.RESUME
             back.append(ClientRequest(at_s=0.0, kind=kind, target=job))
         for request in back:
             self._clients.send(request)
@@ -216,9 +216,15 @@ class World:
             invariant.at_end(self._evidence)
 
     def _bound_s(self) -> float:
-        """Return three times what the jobs would take one after the other, and what the service needs around it."""
-        slowest_s = sum(program.steps / min(program.rates.values()) for program in self.scenario.programs)
-        return 300.0 + 3.0 * (slowest_s + ROUND_S * len(self.scenario.programs))
+        """Return three times what the jobs would take one after the other, and what the service needs around it.
+
+        A session ends by the clock of its service, so it lasts longer by as much as that was set back.
+        """
+        programs, faults = self.scenario.programs, self.scenario.faults
+        steps_s = [fault.amount for fault in faults if fault.kind is FaultKind.CLOCK_STEP]
+        set_back_s = -sum(min(0.0, step_s) for step_s in steps_s) if any(each.longest_s for each in programs) else 0.0
+        slowest_s = sum(program.slowest_s for program in programs)
+        return 300.0 + set_back_s + 3.0 * (slowest_s + ROUND_S * len(programs))
 
     def _is_drained(self) -> bool:
         """Look, if anything has been committed or acknowledged since it was looked last."""
@@ -319,6 +325,7 @@ def _settings() -> Settings:
         "lease_grace_s": GRACE_S,
         "lost_retries": 6,
         "start_limit_s": 60.0,
+        "accelerator_memory_bytes": dict.fromkeys(TYPES, MEMORY_BYTES),
     }
     return Settings(**chosen)
 

@@ -12,13 +12,13 @@ from gavel.mechanism.cluster import nodes, resources
 from gavel.mechanism.cluster.configured import by_settings
 from gavel.mechanism.cluster.losses import time_to_loss_s
 from gavel.mechanism.cluster.placement import Layout
-from gavel.mechanism.cluster.reconcile import Actions, GangKey, gang_resources, launch, reconcile
+from gavel.mechanism.cluster.reconcile import Actions, gang_key, gang_resources, launch, reconcile
 from gavel.mechanism.cluster.warm_starts import preparations
 from gavel.mechanism.commands.table import apply_commands
 from gavel.mechanism.exchange import Exchange
+from gavel.mechanism.explaining.explanations import Explanations
 from gavel.mechanism.explaining.forecast import errors_of, predictions
 from gavel.mechanism.explaining.preemption_audit import preemptions
-from gavel.mechanism.explaining.waiting import explain_waiting
 from gavel.mechanism.jobs import admission_holds, disk_holds, lifecycle
 from gavel.mechanism.jobs.events import Launched
 from gavel.mechanism.jobs.index import JobIndex
@@ -33,9 +33,11 @@ from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.mechanism.planning.decision import Decider
-from gavel.mechanism.planning.non_preemptible import limit
+from gavel.mechanism.planning.non_preemptible import limit, restored
 from gavel.mechanism.planning.regions import HomeChoice, choose_homes
 from gavel.mechanism.planning.relocating import Relocation
+from gavel.mechanism.planning.reserved_leases import late_sessions
+from gavel.mechanism.planning.topology import keep_in_one_place
 from gavel.mechanism.services import spread, tend_services
 from gavel.mechanism.tick import Tick
 from gavel.ports import (
@@ -51,7 +53,7 @@ from gavel.ports import (
     Snapshot,
     ThroughputEstimator,
 )
-from gavel.types import Cluster, DiskState, Job, JobId, JobState, Lease, Observation, OperationState, Reason
+from gavel.types import Cluster, DiskState, Job, JobId, JobState, Observation, OperationState, Reason
 from gavel.types.copying import changed
 
 log = structlog.get_logger("gavel.driver")
@@ -84,8 +86,7 @@ class Driver:
 
         `choose_profiling` says what each round measures; by default all that nobody knows, as far as there is room.
         `disk` says whose jobs may not start for lack of disk; by default there is no lack. `last_use` says when a
-        session was last used; by default nobody knows, and none ends for want of use. `choose_homes` says in
-        which region each job runs.
+        session was last used; by default nobody knows. `choose_homes` says in which region each job runs.
         """
         self._decider = Decider(runner=runner, fallback=fallback, settings=settings, choose_profiling=choose_profiling)
         self._relocation = Relocation(settings.regions, choose_homes)
@@ -105,6 +106,7 @@ class Driver:
         self._decision_times = timing.DecisionTimes()
         self._exchange = Exchange()
         self._index = JobIndex()
+        self._explanations = Explanations()
         self._clock_step = ClockStep()
         self._stored = Snapshot(version=0, jobs={}, tiers={})  # its rounds are by the clocks that planned them
         self._busy_at_s = clock.now_s()
@@ -208,9 +210,12 @@ class Driver:
         tick.held = admission_holds.held_of(tick.index, tiers=snapshot.tiers, usage=snapshot.usage, now_s=tick.now_s)
         tick.held = disk_holds.held(tick.jobs.values(), tick.disk) | tick.held
         self._relocation.settle(tick, self._estimator)
-        tick.wanting = ruled_out(tick.index.serving(tick.held, tick.now_s), tick.infeasible)
-        limit(tick, self._layout)
+        jobs = tick.index.serving(tick.held, tick.now_s)
+        is_any_out = tick.infeasible or any(job.spec.plans for job in tick.index.configurable.values())
+        tick.wanting = ruled_out(jobs, tick.infeasible) if is_any_out else jobs
+        limit(tick, self._layout, round_duration_s=self._decider.settings.round_duration_s)
         spread(tick, self._layout)
+        keep_in_one_place(tick)
 
     def _state_of(self, tick: Tick, job_id: JobId) -> JobState:
         job = tick.changed.get(job_id) or tick.jobs.get(job_id)
@@ -242,7 +247,8 @@ class Driver:
 
     def _backfill(self, tick: Tick) -> None:
         """Amend the plan in force if workers are free and enough of the round is left to start something."""
-        if not self._decider.settings.backfill or self.halted:
+        tick.amended = restored(tick)
+        if tick.amended or not self._decider.settings.backfill or self.halted:
             return
         gap = gap_of(
             tick,
@@ -272,19 +278,19 @@ class Driver:
 
     def _halt(self, violation: InvariantViolated) -> None:
         self.halted = str(violation)
-        log.error("planning.halted", invariant=violation.name, detail=str(violation))
+        log.error("planning.halted", invariant=violation.name, detail=self.halted)
 
     def _explain(self, tick: Tick) -> None:
         """Set the reasons of waiting jobs after a round was decided or a job has changed; those of held ones always."""
-        reasons = dict(tick.held)
+        reasons = dict(tick.held) | late_sessions(tick)
         if tick.round_records and (tick.record or tick.events):
-            explained = explain_waiting(tick.jobs, tick.round_records[-1])
-            new = {each[0]: each[1:] for each in explained if not _is_explained(tick.jobs[each[0]], *each[1:])}
-            stalled = {job_id: (Reason.NO_PROGRESS, why) for job_id, why in tick.stalled()}
-            reasons = new | stalled | reasons
+            reasons = {job_id: (Reason.NO_PROGRESS, why) for job_id, why in tick.stalled()} | reasons
+            explained = self._explanations.explain(tick.index, tick.round_records[-1], reasons)
+            reasons = {each[0]: each[1:] for each in explained} | reasons
         for job_id, (reason, message) in reasons.items():
             job = tick.jobs[job_id]
-            if job.state is JobState.QUEUED and not _is_explained(job, reason, message):
+            is_explained = job.reason is reason and job.message == message
+            if job.state is JobState.QUEUED and not is_explained:
                 tick.put(changed(job, reason=reason, message=message))
 
     # --- 5-7 reconcile, commit, act -----------------------------------------------------------------------------
@@ -305,12 +311,11 @@ class Driver:
             decision = replace(decision, launches=())
         if not decision.launches:
             return decision
-        rounds = Counter(_gang(lease) for plan in tick.round_plans for lease in plan.leases)
+        rounds = Counter(gang_key(lease) for plan in tick.round_plans for lease in plan.leases)
         for lease in decision.launches:
-            job = tick.jobs[lease.job_id]
-            if job.state is JobState.QUEUED:
+            if (job := tick.jobs[lease.job_id]).state is JobState.QUEUED:
                 job, line = lifecycle.step(job, Launched.of(lease, tick.now_s))
-                tick.put(received(job, lease.accelerator_type, rounds=rounds[_gang(lease)]), line)
+                tick.put(received(job, lease.accelerator_type, rounds=rounds[gang_key(lease)]), line)
         return decision
 
     def _commit(self, tick: Tick) -> None:
@@ -389,11 +394,3 @@ class Driver:
         slowest_s = self._decision_times.slowest_s
         planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
         return min(planning_s, timing.next_pause_end_s(tick, self._settings), self._due_at_s)
-
-
-def _is_explained(job: Job, reason: Reason, message: str) -> bool:
-    return job.reason is reason and job.message == message
-
-
-def _gang(lease: Lease) -> GangKey:
-    return lease.job_id, lease.generation

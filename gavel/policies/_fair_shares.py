@@ -10,7 +10,7 @@ from gavel.policies import measures
 from gavel.policies.fast.max_min import evenly
 from gavel.policies.programs.filling import Filling, Stated
 from gavel.policies.programs.program import Program
-from gavel.policies.programs.validate import check_problem
+from gavel.policies.programs.validate import check_one_size, check_problem
 from gavel.policies.tiers.curves import One, Share
 from gavel.types import Allocation, AllocationProblem, BoolArray, FloatArray
 
@@ -50,6 +50,7 @@ class FairShares(ABC):
         Notes name the jobs that no cluster of this size can hold.
         """
         check_problem(problem)
+        check_one_size(problem)
         notes = tuple(
             (problem.job_ids[job], "needs more CPU cores or memory than the cluster has")
             for job in np.flatnonzero(_is_too_large(problem))

@@ -18,6 +18,8 @@ ALWAYS = frozenset(
         "capacity_workers",
         "scale_factor",
         "pair_rates",
+        "configurations",
+        "combination_workers",
     }
 )
 """Fields that say who there is, where each can run and how fast: every answer depends on them."""

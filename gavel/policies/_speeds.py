@@ -33,7 +33,7 @@ class TotalOfSpeeds(ABC):
         """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem, takes_pair_rates=True)
         least = self.least_speed(problem)
-        if problem.pair_rates is None and measures.is_unpacked(problem):
+        if measures.is_alone(problem):
             allocation = greatest(problem, self._worth(problem), self.name, least)
         else:
             floors = Floors.of_each(measures.per_best_rate(problem), least, (), np.zeros(0))

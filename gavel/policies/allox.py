@@ -8,7 +8,7 @@ import numpy as np
 from gavel.errors import SolveFailed
 from gavel.policies import measures
 from gavel.policies.programs.program import MOST_VIOLATION, named
-from gavel.policies.programs.validate import check_problem
+from gavel.policies.programs.validate import check_one_size, check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 MOST_BY_ASSIGNMENT = 400_000  # jobs times places
@@ -39,6 +39,7 @@ class AlloX:
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return a checked allocation of whole workers. Raises SolveFailed or InvalidProblem."""
         check_problem(problem)
+        check_one_size(problem)
         type_of_job = np.full(len(problem.job_ids), -1)
         single = np.flatnonzero(measures.runnable(problem) & (problem.scale_factor == 1))
         _start_matched(problem, single, type_of_job, self.time_limit_s)

@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.programs.program import named
-from gavel.policies.programs.validate import check_problem
+from gavel.policies.programs.validate import check_one_size, check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray
 
 
@@ -28,6 +28,7 @@ class EqualShare:
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return the equal split. Raises InvalidProblem, never SolveFailed."""
         check_problem(problem)
+        check_one_size(problem)
         fractions = equal_split(problem)
         certificate = Certificate(primal_violation=measures.violation(problem, fractions))
         return named(problem, fractions, certificate, self.name, solver="closed form")

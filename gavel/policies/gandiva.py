@@ -7,7 +7,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.programs.program import named
-from gavel.policies.programs.validate import check_problem
+from gavel.policies.programs.validate import check_one_size, check_problem
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 
@@ -31,6 +31,7 @@ class Gandiva:
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return a checked allocation. Raises InvalidProblem, never SolveFailed."""
         check_problem(problem)
+        check_one_size(problem)
         units = _units(problem)
         usable = np.zeros((len(problem.combinations), len(problem.accelerator_types)))
         usable[units] = measures.can_run(problem)[units]

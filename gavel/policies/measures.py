@@ -34,7 +34,9 @@ def member_of(problem: AllocationProblem) -> IntArray:
 
 @lru_cache(maxsize=1)
 def is_unpacked(problem: AllocationProblem) -> bool:
-    """Return whether every combination r is job r alone."""
+    """Return whether every combination r is job r alone, as a gang of its scale factor."""
+    if len(problem.combination_workers):
+        return False
     jobs, members = len(problem.job_ids), chain.from_iterable(problem.combinations)
     if len(problem.combinations) != jobs or not all(problem.combinations):
         return False
@@ -44,7 +46,12 @@ def is_unpacked(problem: AllocationProblem) -> bool:
 
 def is_alone(problem: AllocationProblem) -> bool:
     """Return whether no two jobs may share workers."""
-    return problem.pair_rates is None and is_unpacked(problem)
+    return problem.pair_rates is None and (is_unpacked(problem) or is_over_sizes(problem))
+
+
+def is_over_sizes(problem: AllocationProblem) -> bool:
+    """Return whether a policy shares out sizes, too: a job then has a combination for each of its sizes."""
+    return bool(len(problem.combination_workers))
 
 
 def alone(problem: AllocationProblem) -> AllocationProblem:
@@ -59,6 +66,8 @@ def alone(problem: AllocationProblem) -> AllocationProblem:
 
 def gang_size(problem: AllocationProblem) -> IntArray:
     """Return the workers that each combination holds while it runs, (c,); packed jobs share theirs."""
+    if is_over_sizes(problem):
+        return problem.combination_workers
     return problem.scale_factor if is_unpacked(problem) else problem.scale_factor[member_of(problem)[:, 0]]
 
 
@@ -72,21 +81,43 @@ def can_run(problem: AllocationProblem) -> BoolArray:
 
 
 def rate_alone(problem: AllocationProblem) -> FloatArray:
-    """Return the steps per second of each job alone on each type, (n, m); 0 where it cannot run."""
+    """Return the steps per second of each job alone on each type, (n, m); 0 where it cannot run.
+
+    In its fastest size, where a policy shares out sizes.
+    """
     usable: FloatArray = problem.throughput_steps_per_s[:, 0] * can_run(problem)
     if is_unpacked(problem):
         return usable
     rates = np.zeros((len(problem.job_ids), len(problem.accelerator_types)))
     members = member_of(problem)
     alone = members[:, 1] < 0
-    rates[members[alone, 0]] = usable[alone]
+    np.maximum.at(rates, members[alone, 0], usable[alone])
+    return rates
+
+
+def rate_per_worker(problem: AllocationProblem) -> FloatArray:
+    """Return the most steps per second that a worker of each type makes for a job alone, (n, m), over its sizes."""
+    if not is_over_sizes(problem):
+        return rate_alone(problem) / problem.scale_factor[:, None]
+    rates = np.zeros((len(problem.job_ids), len(problem.accelerator_types)))
+    each = problem.throughput_steps_per_s[:, 0] * can_run(problem) / problem.combination_workers[:, None]
+    np.maximum.at(rates, member_of(problem)[:, 0], each)
     return rates
 
 
 def equal_share_rate(problem: AllocationProblem) -> FloatArray:
-    """Return the steps per second on one accelerator of the average type, (n,): sum_j T_ij N_j / sum_j N_j."""
+    """Return the steps per second on one accelerator of the average type, (n,): sum_j T_ij N_j / sum_j N_j.
+
+    An elastic job has the one at which its isolated rate is the service of its part of all workers:
+    e_i = s_i T_iso_i / (N / n).
+    """
     workers: FloatArray = problem.capacity_workers.astype(float)
-    return rate_alone(problem) @ workers / max(1.0, float(workers.sum()))
+    equal: FloatArray = rate_alone(problem) @ workers / max(1.0, float(workers.sum()))
+    if problem.configurations is not None:
+        jobs, share = problem.configurations.jobs, even_share(problem)
+        part = np.maximum(share * workers.sum(), 1e-300)[jobs]
+        equal[jobs] = problem.scale_factor[jobs] * isolated_rate(problem, share)[jobs] / part
+    return equal
 
 
 def effective_throughput(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:
@@ -204,7 +235,8 @@ def isolated_finish_s(problem: AllocationProblem, share: FloatArray) -> FloatArr
 
 def isolated_rate(problem: AllocationProblem, share: FloatArray) -> FloatArray:
     """Return T_iso of jobs that each have the fraction `share` (n,) of every type, in steps/s, (n,)."""
-    return finish_time.isolated_rate(rate_alone(problem), problem.capacity_workers, problem.scale_factor, share)
+    rates, workers = rate_alone(problem), problem.capacity_workers
+    return finish_time.isolated_rate(rates, workers, problem.scale_factor, share, problem.configurations)
 
 
 def time_of_jobs(problem: AllocationProblem, time_fraction: FloatArray) -> FloatArray:

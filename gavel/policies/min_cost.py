@@ -69,9 +69,10 @@ class MinCost:
 
 
 def _worth(problem: AllocationProblem) -> FloatArray:
-    per_dollar = measures.rate_alone(problem) / problem.price_usd_per_hour
+    """What a unit of time of each combination on each type is worth, (c, m)."""
+    per_dollar = measures.rate_per_worker(problem) / problem.price_usd_per_hour
     best = per_dollar.max(axis=1, initial=0.0)
-    claim = np.divide(problem.scale_factor * problem.weight, best, out=np.zeros_like(best), where=best > 0)
+    claim = np.divide(problem.weight, best, out=np.zeros_like(best), where=best > 0)
     return measures.value_per_time(problem, claim[:, None] / problem.price_usd_per_hour)
 
 

@@ -9,7 +9,7 @@ from gavel.policies import measures
 from gavel.policies.fast.bargaining import proportionally, without_each
 from gavel.policies.programs.nash import nash
 from gavel.policies.programs.program import Program
-from gavel.policies.programs.validate import check_problem
+from gavel.policies.programs.validate import check_one_size, check_problem
 from gavel.types import Allocation, AllocationProblem, FloatArray, IntArray
 
 
@@ -38,6 +38,7 @@ class PartialAllocation:
     def allocate(self, problem: AllocationProblem) -> Allocation:
         """Return a checked allocation, by `fast.nash` where that is certified. Raises SolveFailed or InvalidProblem."""
         check_problem(problem)
+        check_one_size(problem)
         fair = proportionally(problem, self.name)
         jobs = np.flatnonzero(measures.runnable(problem))
         without = (

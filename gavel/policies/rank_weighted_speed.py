@@ -8,7 +8,7 @@ import numpy as np
 from gavel.finish_time import LATE_RHO
 from gavel.policies import measures
 from gavel.policies._speeds import TotalOfSpeeds
-from gavel.policies.tiers.ranks import claim, even_part, is_late
+from gavel.policies.tiers.ranks import claim, even_part, rate_of_late
 from gavel.rank_weights import rank_weight
 from gavel.types import AllocationProblem, FloatArray
 
@@ -31,7 +31,8 @@ class RankWeightedSpeed(TotalOfSpeeds):
 
     A job is late if it reaches rho_i = (age_i + R_i / T_iso_i) / (t_i + R_i / T_iso_i) >= `rho_limit` even at its
     isolated rate T_iso_i, that of 1/n of every type, from now on; t_i is the isolated time of its done steps. The
-    isolated plan serves all late jobs, so the demand can always be met. Where lengths tell nothing, no job is late.
+    isolated plan serves all late jobs, so the demand can always be met (`rate_of_late`). Where lengths tell nothing, no
+    job is late.
 
     No job ever falls further behind: age_i - t_i <= (`rho_limit` - 1) max (t_i + R_i / T_iso_i), the most that this was
     since its submission. For while a job is late, a_i >= T_iso_i, so that t_i grows by at least what age_i grows by;
@@ -69,9 +70,7 @@ class RankWeightedSpeed(TotalOfSpeeds):
         """Return the isolated rates of late jobs relative to their best rates, 0 for the others, (n,)."""
         if self.length != "remaining":
             return super().least_speed(problem)
-        share = measures.even_share(problem)
-        speed = measures.isolated_rate(problem, share) * measures.per_best_rate(problem)
-        return np.where(is_late(problem, self.rho_limit), speed * (1 - SLACK), 0.0)
+        return rate_of_late(problem, self.rho_limit) * measures.per_best_rate(problem) * (1 - SLACK)
 
 
 def _service_levels(problem: AllocationProblem) -> FloatArray:

@@ -18,6 +18,7 @@ from gavel.ports.cluster import (
     StopGang,
 )
 from gavel.ports.estimator import (
+    ColocatedEstimate,
     ProfilingChoice,
     ThroughputEstimate,
     ThroughputEstimator,
@@ -26,6 +27,7 @@ from gavel.ports.estimator import (
 )
 from gavel.ports.job_queries import JobEdit, JobFilter, Page
 from gavel.ports.policy import Policy, PolicyRunner
+from gavel.ports.reservations import Commitments, ReservationRule
 from gavel.ports.store import (
     ApiStore,
     AuditEntry,
@@ -48,6 +50,8 @@ __all__ = [
     "Changes",
     "Clock",
     "ClusterBackend",
+    "ColocatedEstimate",
+    "Commitments",
     "ExtendLease",
     "Feed",
     "ForgetGang",
@@ -64,6 +68,7 @@ __all__ = [
     "ProfilingChoice",
     "RecordStore",
     "RequestStore",
+    "ReservationRule",
     "RetentionStore",
     "SaveCheckpoint",
     "SchedulerStore",

@@ -107,6 +107,20 @@ class ThroughputMatrix:
         return cls(steps_per_s=rate, relative_error=error, is_worth_measuring=is_worth_measuring > 0)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColocatedEstimate:
+    """How a job does on workers that another job is on as well.
+
+    `kept_fraction`, in [0, 1], is what it keeps of its rate alone. `is_measured`: jobs of its kind have reported it
+    beside a partner of that kind; else it is what other pairs suggest. `needed_bytes` is what a rank needs of the
+    memory of one accelerator, 0: not known.
+    """
+
+    kept_fraction: float
+    is_measured: bool
+    needed_bytes: int = 0
+
+
 class ThroughputEstimator(Protocol):
     """Learns throughput per job kind, scale factor and accelerator type."""
 
@@ -130,6 +144,11 @@ class ThroughputEstimator(Protocol):
         `memory_bytes` (m,): what every accelerator of each type has at least, 0: not known. Two jobs may share if both
         fit into it. Some pairs that nobody measured get an optimistic rate, so that a policy tries them.
         """
+
+    def colocated_estimates(
+        self, pairs: Sequence[tuple[Job, Job]], name: AcceleratorType
+    ) -> tuple[ColocatedEstimate, ...]:
+        """Return how the first job of each pair does beside the second on workers of a type; both have one size."""
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Return everything learned so far, sorted by kind, scale factor and type."""

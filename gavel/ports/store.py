@@ -322,6 +322,9 @@ class ApiStore(RequestStore, RecordStore, Protocol):
     def jobs(self, where: JobFilter, *, cursor: JobId | None = None, limit: int = 50) -> Page:
         """Return a page of jobs, newest first."""
 
+    def non_preemptible_jobs(self) -> tuple[Job, ...]:
+        """Return the unfinished jobs that may not be preempted, without services."""
+
     def count_jobs(self) -> Mapping[tuple[JobState, str], int]:
         """Return the number of jobs by (state, tier)."""
 

@@ -1,7 +1,7 @@
 """The active jobs of a simulation (arrived, not ended): one row of numbers per job, in the order that rounds serve."""
 
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any, TypeVar
@@ -12,7 +12,17 @@ from gavel.finish_time import isolated_rate
 from gavel.mechanism.planning.lengths import length_error, steps_left
 from gavel.mechanism.planning.priority import fastest_first
 from gavel.mechanism.planning.problem import JobColumns, deadline_or_inf
-from gavel.types import NO_NEEDS, SECONDS_PER_HOUR, FloatArray, IntArray, Needs, WorkerId, worker_s
+from gavel.types import (
+    NO_NEEDS,
+    SECONDS_PER_HOUR,
+    Configurations,
+    FloatArray,
+    IntArray,
+    JobSpec,
+    Needs,
+    WorkerId,
+    worker_s,
+)
 from workloads.traces.job import TraceJob
 
 SCALARS = (
@@ -122,6 +132,7 @@ class Active:
         self.orders: list[int] = []  # the sort key of each job
         self.changes = 0  # how often a job has come or gone
         self._types = types
+        self._configurations: Callable[[], Configurations | None] = lambda: None
         self._numbers = np.zeros((0, len(SCALARS) + len(BLOCKS) * types))
         for name in COUNTS:
             setattr(self, name, np.zeros(0, dtype=np.int64))
@@ -218,8 +229,13 @@ class Active:
         """Return each job's T_iso on a 1/n share of a cluster with these workers of each type, (n,) steps/s."""
         if self._isolated_rate is None:
             share = np.full(len(self.jobs), 1 / len(self.jobs))
-            self._isolated_rate = isolated_rate(self.rates, workers, self.scale_factor, share)
+            choice = self._configurations()
+            self._isolated_rate = isolated_rate(self.rates, workers, self.scale_factor, share, choice)
         return self._isolated_rate
+
+    def isolate_by(self, configurations: Callable[[], Configurations | None]) -> None:
+        """Take the isolated share of elastic jobs over all of their configurations, which the function returns."""
+        self._configurations = configurations
 
     @property
     def fastest_rate(self) -> FloatArray:
@@ -296,15 +312,15 @@ class Active:
     def add(self, job: TraceJob, index: int, *, rates: FloatArray, capacity_workers: IntArray, tier: int) -> None:
         """Add a job that has arrived, behind all jobs of the same or a higher priority."""
         spec = job.spec
+        whole = isolated_rate(rates[None, :], capacity_workers, np.array([spec.scale_factor]), np.ones(1))[0]
         values: dict[str, Any] = {
             "stated_weight": spec.weight,
             "total_steps": job.total_steps,
             "stated_steps": job.stated_steps,
             "submitted_at_s": job.submitted_at_s,
             "deadline_at_s": deadline_or_inf(spec),
-            "whole_rate": isolated_rate(rates[None, :], capacity_workers, np.array([spec.scale_factor]), np.ones(1))[0],
-            "cpu_cores": spec.cpu_cores * spec.scale_factor,
-            "memory_bytes": spec.memory_bytes * spec.scale_factor,
+            "whole_rate": whole or 1.0,  # only a unit of what follows from it; 0 where another size alone can run
+            **_of_gang(spec),
         }
         numbers = np.zeros(self._numbers.shape[1])
         numbers[: len(SCALARS)] = [values.get(name, 0.0) for name in SCALARS]
@@ -328,6 +344,24 @@ class Active:
         self.partner.insert(row, -1)
         self._look()
 
+    def configure(self, row: int, spec: JobSpec, rates: FloatArray) -> None:
+        """Give a job another size or plan, with its steps/s there on each type (m,). Its worker seconds stay the same.
+
+        A gang that runs keeps its rate until it ends.
+        """
+        before = int(self.scale_factor[row])
+        if spec == self.jobs[row].spec and np.array_equal(rates, self.rates[row]):
+            return
+        self.received_s[row] *= before / spec.scale_factor
+        self.shared_s[row] *= before / spec.scale_factor
+        self.jobs[row] = replace(self.jobs[row], spec=spec)
+        self.sizes[row] = self.scale_factor[row] = spec.scale_factor
+        self.rates[row] = rates
+        for name, value in _of_gang(spec).items():
+            getattr(self, name)[row] = value
+        self._fastest_first = None
+        self.changes += 1
+
     def remove(self, rows: IntArray) -> None:
         """Remove jobs that have ended."""
         self._numbers = np.delete(self._numbers, rows, axis=0)
@@ -339,6 +373,11 @@ class Active:
             for each in (*lists, self.orders, self.all_needs):
                 del each[row]
         self._look()
+
+
+def _of_gang(spec: JobSpec) -> dict[str, int]:
+    """What a whole gang needs of its nodes."""
+    return {"cpu_cores": spec.cpu_cores * spec.scale_factor, "memory_bytes": spec.memory_bytes * spec.scale_factor}
 
 
 def _id(index: int) -> str:

@@ -336,6 +336,14 @@ class VirtualCluster:
     # --- reading ---
 
     def _seen(self, gang: VirtualGang, now_s: float) -> GangSeen:
+        """Return the gang as it is observed: the very object of before for one that runs on and reports nothing."""
+        before = gang.seen
+        if before is None or before.reports or gang.reports or not before.state is gang.state is GangState.RUNNING:
+            gang.seen = self._looked_at(gang, now_s)
+            return gang.seen
+        return before
+
+    def _looked_at(self, gang: VirtualGang, now_s: float) -> GangSeen:
         reports, gang.reports = tuple(gang.reports), []
         gang.is_end_seen = gang.state is GangState.ENDED
         is_waiting = gang.state is GangState.WAITING

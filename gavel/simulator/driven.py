@@ -13,6 +13,7 @@ import numpy as np
 from gavel.clock import ManualClock
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.mechanism.cluster.configured import in_regions
+from gavel.mechanism.jobs.sizes import variants_of
 from gavel.mechanism.planning.regions import HomeChoice, choose_homes
 from gavel.ports import PolicyRunner
 from gavel.simulator.cluster import VirtualCluster
@@ -166,8 +167,8 @@ class DrivenWorld:
         """Return the job's line: the service's own figures, and those that only a simulation has."""
         spec = job.spec
         rates = [
-            self._scenario.throughput.get((spec.kind, size, plain_type(name)), 0.0)
-            for size in spec.possible_sizes
+            self._scenario.throughput.get((each.spec.kind, each.spec.scale_factor, plain_type(name)), 0.0)
+            for each in variants_of(job)
             for name in self._types
         ]
         cost_s = self._scenario.switch_cost_s.get(spec.kind, self._scenario.switch_cost_s.get("", 0.0))

@@ -5,7 +5,7 @@ from math import inf
 
 from gavel.ephemeral import Gang, GangRequest
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangState, Report, ReportKind
+from gavel.types import GangExit, GangSeen, GangState, Report, ReportKind
 
 ROUNDING = 1e-6  # steps: the rounding error allowed below a whole step
 
@@ -42,6 +42,7 @@ class VirtualGang:
     report_due_s: float = -inf  # when it reports next
     save_asked_s: float = 0.0  # the last checkpoint that was asked for
     checkpoint_bytes: int | None = None  # of each of its checkpoints, which it reports; None: it does not
+    seen: GangSeen | None = None  # as it was observed last
 
     @property
     def key(self) -> Gang:

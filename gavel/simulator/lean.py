@@ -6,7 +6,7 @@ is a few operations on it. A test checks that both plan the same rounds.
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
@@ -15,8 +15,8 @@ import numpy as np
 
 from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated
-from gavel.finish_time import finish_time_fairness
 from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.behind import served_first
 from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.decision import REUSED, SOLVED, Decider
 from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
@@ -27,13 +27,14 @@ from gavel.policies.equal_share import EqualShare
 from gavel.policies.inline import InlineRunner
 from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active
+from gavel.simulator.chosen_sizes import ChosenSizes
+from gavel.simulator.ended import result_of
 from gavel.simulator.free_part import FreePart, free_part, part_of
 from gavel.simulator.losses import Losses
 from gavel.simulator.midround import placed_now
 from gavel.simulator.motion import Motion
 from gavel.simulator.outcome import Scenario, SimulationOutcome, Tally
 from gavel.simulator.packing import Packing
-from gavel.simulator.report import JobResult
 from gavel.simulator.rows import Rows
 from gavel.simulator.starting import rows_staying
 from gavel.simulator.timed import TimedRunner
@@ -46,7 +47,6 @@ from gavel.types import (
     BoolArray,
     FloatArray,
     IntArray,
-    JobState,
     Needs,
     WorkerId,
 )
@@ -71,11 +71,18 @@ def simulate(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunn
 class LeanWorld:
     """One simulation. `rounds` goes from round to round and yields the plan of each.
 
-    With `resumed` it goes on from the state of another one, and `jobs` are those that arrive later.
+    With `resumed` it goes on from the state of another one, and `jobs` are those that arrive later. With `is_elastic`
+    rounds choose the sizes and plans of jobs, else each job keeps those that it has.
     """
 
     def __init__(
-        self, jobs: Iterable[TraceJob], scenario: Scenario, runner: PolicyRunner, resumed: WorldState | None = None
+        self,
+        jobs: Iterable[TraceJob],
+        scenario: Scenario,
+        runner: PolicyRunner,
+        resumed: WorldState | None = None,
+        *,
+        is_elastic: bool = False,
     ) -> None:
         self._jobs = iter(jobs)
         scenario = replace(scenario, tiers=sorted(scenario.tiers, key=lambda tier: tier.name))
@@ -91,6 +98,8 @@ class LeanWorld:
         self._is_uncapped = np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)
         self._rates: dict[tuple[str, int, Needs], FloatArray] = {}
         self._active = Active.of(resumed.active) if resumed else Active(len(self._types))
+        self._sizes = ChosenSizes(self._active, self._layout, scenario) if is_elastic else None
+        self._late: tuple[tuple[int, int], ...] = ()  # (row, column) of the part, in the present round
         self._resumed = resumed
         self._next = next(self._jobs, None)
         self._allocation: Allocation | None = None  # of the previous round
@@ -167,6 +176,7 @@ class LeanWorld:
         """Add the jobs that have arrived by `now_s`. Raise InvalidRequest for a tier that does not exist."""
         while self._next is not None and self._next.submitted_at_s <= now_s:
             job, self._next = self._next, next(self._jobs, None)
+            job = self._sizes.smallest(job) if self._sizes and job.spec.has_choice else job
             rates = self._rates_of(job)
             tier = self._tier_index.get(job.spec.tier)
             if tier is None:
@@ -192,7 +202,10 @@ class LeanWorld:
 
     def _plan(self, now_s: float) -> dict[int, tuple[WorkerId, ...]]:
         active, part = self._active, free_part(self._active, self._layout, self._cluster, self._losses.away)
-        selection = self._selection_problem(now_s, part, is_new=self._allocate(now_s, part))
+        staying = self._staying(now_s, part)
+        if self._sizes:
+            self._sizes.choose(part, staying, now_s)
+        selection = self._selection_problem(part, staying, is_new=self._allocate(now_s, part))
         held = {index: active.workers[row] for index, row in enumerate(part.row_of(active)) if active.workers[row]}
         needs = needs_of(active.of_rows(part.rows, active.needs)) if active.needs else ()
         chosen, ledger, placed = chosen_and_placed(selection, part.layout, held, needs)
@@ -211,20 +224,28 @@ class LeanWorld:
         The problem is not made where the last one had the same jobs and its answer holds whatever their progress.
         """
         shared = self._active.changes, (*part.kept.values(), tuple(self._losses.away))
-        if self._solved_for == shared and self._decider.serves_after_progress(now_s):
+        late, self._late = self._sizes.late if self._sizes else (), ()
+        if self._solved_for == shared and not late and self._decider.serves_after_progress(now_s):
             return False
         problem = self._problem(now_s, part)
+        if self._sizes:
+            problem = replace(problem, configurations=self._sizes.configurations)
         self._allocation, outcome = self._decider.allocation_of(problem, self._allocation)
         self._shares = shares_of(self._allocation, problem)
+        if late:
+            first = served_first(late, problem, self._allocation)
+            ids, types = problem.job_ids, problem.accelerator_types
+            self._late = tuple([(ids.index(job_id), types.index(name)) for job_id, name in first])
         if outcome != REUSED:  # a reused answer may be that of other jobs, restricted to these
             self._solved_for = shared if outcome == SOLVED else None
         self._tally.solves += outcome == SOLVED
         self._tally.failed_solves += outcome not in (SOLVED, REUSED)
         return outcome != REUSED
 
-    def _selection_problem(self, now_s: float, part: FreePart, *, is_new: bool) -> SelectionProblem:
+    def _selection_problem(
+        self, part: FreePart, staying: Sequence[tuple[int, ...]], *, is_new: bool
+    ) -> SelectionProblem:
         active, rates = self._active, part.steps_per_s(self._active)
-        staying = self._staying(now_s, part)
         shares, pinned = pinned_rows(staying, self._shares, len(rates)) if staying else (self._shares, ())
         self._tally.rounds += 1
         return SelectionProblem(
@@ -240,6 +261,7 @@ class LeanWorld:
             pairs=shares.pairs,
             pair_target_fraction=shares.of_pair,
             pinned=pinned,
+            late=self._late,
             stay_rounds=self._stay_rounds(part),
             fastest_first=active.fastest_first if isinstance(part.rows, slice) else None,
             may_fill=self._may_fill()[part.rows],
@@ -273,11 +295,11 @@ class LeanWorld:
 
     def _pass(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> float:
         """Let the gangs run to the end of the round. Return that instant, or the last gang's end if that is earlier."""
-        self._motion.start(now_s, placed)
+        self._motion.start(now_s, placed, self._sizes.settle(placed) if self._sizes else ())
         end_s = now_s + self._settings.round_duration_s
         if not placed:
             return self._idle(end_s)
-        if self._settings.backfill and self._active.needs:  # a round may leave workers to a gang that it did not choose
+        if self._settings.backfill and (self._active.needs or self._sizes):  # workers may be left to a gang not chosen
             self._backfill(now_s, end_s)
         while now_s < end_s and (self._active.column >= 0).any():
             now_s = self._run(now_s, self._next_change_s(end_s))
@@ -345,38 +367,17 @@ class LeanWorld:
         for row, at_s in zip(rows.tolist(), finished_at_s.tolist(), strict=True):
             index = self._active.indices[row]
             if index in self._measured or not self._scenario.measure:
-                self._rows.add(index, self._row(row, at_s))
+                result = result_of(self._active, row, at_s, self._cluster, self._fastest_rate(row))
+                self._rows.add(index, result)
                 self._left -= 1
         self._active.remove(rows)
 
-    def _row(self, row: int, at_s: float) -> JobResult:
-        active, job = self._active, self._active.jobs[row]
-        submitted_at_s = job.submitted_at_s
-        steps = job.total_steps
-        return JobResult(
-            id=active.ids[row],
-            name=job.spec.name,
-            user=job.spec.user,
-            tier=job.spec.tier,
-            kind=job.spec.kind,
-            state=JobState.COMPLETED,
-            jct_s=at_s - submitted_at_s,
-            rho=finish_time_fairness(at_s - submitted_at_s, float(active.isolated_time_s[row])),
-            rounds={
-                name: int(count)
-                for name, count in zip(self._types, active.rounds_received[row], strict=True)
-                if count > 0
-            },
-            preemptions=int(active.preemptions[row]),
-            scale_factor=job.spec.scale_factor,
-            submitted_at_s=submitted_at_s,
-            finished_at_s=at_s,
-            fastest_s=steps / float(active.rates[row].max()),
-            lost_s=float(active.lost_s[row]),
-            packed_s=float(active.shared_s[row].sum()),
-            cost_usd=float(active.cost_usd(self._cluster.price_usd_per_hour)[row]),
-            deadline_at_s=job.spec.deadline_at_s,
-        )
+    def _fastest_rate(self, row: int) -> float:
+        """Return the most steps/s that the job makes on any type, in any size."""
+        job = self._active.jobs[row]
+        if self._sizes and job.spec.has_choice:
+            return self._sizes.fastest_rate(job)
+        return float(self._active.rates[row].max())
 
     @property
     def completed(self) -> int:

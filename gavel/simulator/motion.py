@@ -1,6 +1,6 @@
 """What happens between decisions: gangs start, run, share workers and end; and what is counted of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
@@ -29,12 +29,12 @@ class Motion:
 
     # --- gangs start --------------------------------------------------------------------------------------------
 
-    def start(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]]) -> None:
-        """Start the gangs whose workers differ from those of the previous round. The others go on."""
+    def start(self, now_s: float, placed: Mapping[int, tuple[WorkerId, ...]], anew: Collection[int] = ()) -> None:
+        """Start the gangs whose workers differ from those of the previous round, and those `anew`. The others go on."""
         active, started = self._active, []
         for row, before in enumerate(active.workers):
             workers = placed.get(row, ())
-            if workers == before:
+            if workers == before and row not in anew:
                 self._tally.kept += bool(workers)
                 continue
             if before:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from gavel.estimator.regions import without_regions
-from gavel.ports import ThroughputEstimate, ThroughputMatrix, ThroughputSource
+from gavel.ports import ColocatedEstimate, ThroughputEstimate, ThroughputMatrix, ThroughputSource
 from gavel.simulator.packing import Packing
 from gavel.types import AcceleratorType, Job, JobSpec, Measurement, PairRates, plain_type
 from workloads.traces.throughputs import PairThroughput
@@ -68,6 +68,24 @@ class OracleThroughputs:
             return None
         names, _, columns = without_regions(types, memory_bytes)
         return Packing(self.colocated, names).rates([job.spec for job in jobs], np.array(columns, dtype=np.int64))
+
+    def colocated_estimates(
+        self, pairs: Sequence[tuple[Job, Job]], name: AcceleratorType
+    ) -> tuple[ColocatedEstimate, ...]:
+        """Return the true rates of the first of each pair as fractions of those alone; 0 for pairs of no table."""
+        return tuple(
+            ColocatedEstimate(
+                kept_fraction=self._kept(job.spec, partner.spec, plain_type(name)),
+                is_measured=True,
+                needed_bytes=job.spec.accelerator_memory_bytes,
+            )
+            for job, partner in pairs
+        )
+
+    def _kept(self, spec: JobSpec, partner: JobSpec, name: AcceleratorType) -> float:
+        alone = self.steps_per_s.get((spec.kind, spec.scale_factor, name), 0.0)
+        together = self.colocated.get((spec.kind, partner.kind, spec.scale_factor, name), 0.0)
+        return min(1.0, together / alone) if alone > 0 else 0.0
 
     def table(self) -> tuple[ThroughputEstimate, ...]:
         """Return no estimates: nothing was learned."""

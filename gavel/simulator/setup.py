@@ -225,7 +225,8 @@ class LeftOut:
 class Survey:
     """What one pass over all jobs finds: how many, which are measured, their stated throughputs, what was left out.
 
-    `by_size` are the throughputs of elastic jobs. `needs_driver`: some wait for others, or are elastic. `at_once`: the
+    `by_size` are the throughputs of elastic jobs and of execution plans. `needs_driver`: some wait for others, are
+    elastic, or have plans. `at_once`: the
     measured jobs if all arrive at the same instant, else empty; if not empty, all of them are active anyway.
     """
 
@@ -242,12 +243,11 @@ class Survey:
         """Count one more job."""
         spec = job.spec
         self.jobs += 1
-        self.needs_driver = self.needs_driver or bool(spec.after) or spec.is_elastic
-        for size, of_size in job.steps_per_s.items():
-            self.by_size |= {(spec.kind, size, name): rate for name, rate in of_size.items()}
+        self.needs_driver = self.needs_driver or bool(spec.after) or spec.has_choice
+        self.by_size |= job.speeds
         for name, rate in spec.throughput_steps_per_s.items():
             self.stated[spec.kind, spec.scale_factor, name] = rate
-        if spec.kind != UNIT_KIND and not (spec.throughput_steps_per_s or job.steps_per_s):
+        if spec.kind != UNIT_KIND and not (spec.throughput_steps_per_s or job.steps_per_s or job.plan_steps_per_s):
             self.unknown_kind = self.unknown_kind or spec.kind
         if is_measured:
             self.measured += 1

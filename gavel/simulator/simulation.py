@@ -184,7 +184,8 @@ class World:
             if each not in self._id_of:
                 raise InvalidRequest("after", f"job {job.id or job.spec.name} waits for {each}, which is not before it")
         after = tuple(self._id_of[each] for each in job.spec.after)
-        spec = replace(job.spec, argv=_program(job), after=after)
+        plans = tuple([replace(plan, argv=_program(job, plan.kind)) for plan in job.spec.plans])
+        spec = replace(job.spec, argv=_program(job, job.spec.kind), plans=plans, after=after)
         job_id = self.store.submit(spec, key=None, body_hash="", now_s=job.submitted_at_s).job.id
         if job.id:
             self._id_of[job.id] = job_id
@@ -201,9 +202,9 @@ class World:
         )
 
 
-def _program(job: SimulatedJob) -> tuple[str, ...]:
-    """Return what the virtual cluster runs; it says how long it is where the submission does not."""
-    return program(job.spec.kind, job.total_steps if job.spec.total_steps is None else None)
+def _program(job: SimulatedJob, kind: str) -> tuple[str, ...]:
+    """Return what the virtual cluster runs, of this kind; it says how long it is where the submission does not."""
+    return program(kind, job.total_steps if job.spec.total_steps is None else None)
 
 
 def _changes(outages: Sequence[NodeOutage]) -> deque[tuple[float, str, str]]:

@@ -2,8 +2,9 @@
 
 Both are estimated, solved and capped by the production functions. When jobs would end comes from the lean simulation,
 which runs rounds as the service does from now on: with what jobs have done and held, and with the leases and lags of
-the round in force. It has no later arrivals, and its rounds are long enough to answer in time. Jobs that do not end
-within the simulation get their ends from the fluid model (gavel/mechanism/explaining/forecast.py).
+the round in force. Elastic jobs have the sizes that its rounds choose. It has no later arrivals, and its rounds are
+long enough to answer in time. Jobs that do not end within the simulation get their ends from the fluid model
+(gavel/mechanism/explaining/forecast.py).
 """
 
 import time
@@ -26,12 +27,14 @@ from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation
 from gavel.mechanism.planning.planner import time_per_job
-from gavel.mechanism.planning.problem import as_known, problem_from, schedulable
+from gavel.mechanism.planning.problem import Matrix, as_known, problem_from, schedulable
 from gavel.mechanism.planning.sharing import pair_rates
+from gavel.mechanism.planning.sizes import SizeInputs, in_their_sizes
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
 from gavel.ports import ApiStore, Snapshot, ThroughputEstimate, ThroughputEstimator
 from gavel.simulator.lean import LeanWorld
+from gavel.simulator.live_sizes import of_own_kinds, size_inputs, throughputs
 from gavel.simulator.live_state import world_state
 from gavel.simulator.outcome import Scenario
 from gavel.types import (
@@ -39,6 +42,7 @@ from gavel.types import (
     Allocation,
     AllocationProblem,
     Cluster,
+    InfeasibleType,
     Job,
     JobId,
     JobSpec,
@@ -59,7 +63,7 @@ ROUNDS_MAX = 400  # of a simulation: a longer one takes longer rounds
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Live:
-    """The state that is changed, as the scheduler would read it now.
+    """The state that is changed, as the scheduler would read it now. `infeasible`: where jobs are known not to fit.
 
     `policy`: the composition in force, of the service with `settings`; empty: that of the settings.
     `last`: the newest round; None: none was decided yet.
@@ -75,6 +79,7 @@ class Live:
     settings: Settings
     last: RoundRecord | None
     now_s: float
+    infeasible: Sequence[InfeasibleType] = ()
 
     @property
     def in_force(self) -> Settings:
@@ -85,7 +90,8 @@ class Live:
 def live_of(store: ApiStore, snapshot: Snapshot, settings: Settings, now_s: float) -> Live:
     """Return the state on which the scheduler would decide now."""
     return Live(
-        jobs=tuple(ruled_out(snapshot.jobs.values(), snapshot.infeasible)),
+        jobs=tuple(snapshot.jobs.values()),
+        infeasible=tuple(snapshot.infeasible),
         tiers=snapshot.tiers,
         cluster=store.cluster(),
         nodes=snapshot.nodes,
@@ -162,8 +168,10 @@ class Effects:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Decided:
-    jobs: Sequence[Job]
-    cluster: Cluster
+    """The answer to a round's problem, in which elastic jobs have the sizes chosen for it; `now`: those in force."""
+
+    now: "Undecided"
+    sizes: SizeInputs | None  # None: no job has a choice
     problem: AllocationProblem
     allocation: Allocation
     runner: InlineRunner = field(repr=False)
@@ -236,10 +244,12 @@ def _outcome(live: Live, simulation_cpu_s: float) -> Outcome:
     decided = _decided(live)
     problem, allocation = decided.problem, decided.allocation
     left_s = forecast(problem, allocation).finish_s
-    simulated_s = _simulated(live, decided, left_s, simulation_cpu_s) if simulation_cpu_s > 0 and decided.jobs else {}
-    times, rates = time_per_job(allocation, problem), problem.throughput_steps_per_s[: len(decided.jobs), 0]
+    simulated_s = (
+        _simulated(live, decided, left_s, simulation_cpu_s) if simulation_cpu_s > 0 and decided.now.jobs else {}
+    )
+    times, rates = time_per_job(allocation, problem), problem.throughput_steps_per_s[: len(decided.now.jobs), 0]
     jobs = {}
-    for row, job in enumerate(decided.jobs):
+    for row, job in enumerate(decided.now.jobs):
         ends_in_s = simulated_s.get(job.id, float(left_s[row]))
         jobs[job.id] = JobOutcome(
             job_id=job.id,
@@ -254,7 +264,7 @@ def _outcome(live: Live, simulation_cpu_s: float) -> Outcome:
     return Outcome(
         policy=live.policy,
         solver=allocation.solver,
-        capacity=decided.cluster.capacity_workers(),
+        capacity=decided.now.cluster.capacity_workers(),
         workers=workers_of_tiers(problem, allocation),
         jobs=jobs,
     )
@@ -262,7 +272,10 @@ def _outcome(live: Live, simulation_cpu_s: float) -> Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Undecided:
-    """The jobs, cluster and problem of a round that would begin now, and the estimates behind it."""
+    """The jobs, cluster and problem of a round that would begin now, and the estimates behind it.
+
+    Elastic jobs have the sizes and plans in force.
+    """
 
     jobs: Sequence[Job]
     cluster: Cluster
@@ -274,32 +287,63 @@ def undecided(live: Live) -> Undecided:
     """Return what the scheduler would decide on in a round that began now."""
     holds = held(live.jobs, tiers=live.tiers, usage=live.usage, now_s=live.now_s)
     estimator = estimator_of(live.throughputs)
-    jobs = [as_known(job, estimator) for job in schedulable(live.jobs, live.now_s) if job.id not in holds]
-    cluster, settings = nodes.usable(live.cluster, live.nodes), live.in_force
-    problem = problem_from(
+    wanting = [job for job in schedulable(live.jobs, live.now_s) if job.id not in holds]
+    jobs = [as_known(job, estimator) for job in ruled_out(wanting, live.infeasible)]
+    cluster = nodes.usable(live.cluster, live.nodes)
+    problem = _problem(live, jobs, cluster, estimator, estimator.matrix)
+    return Undecided(jobs=jobs, cluster=cluster, problem=problem, estimator=estimator)
+
+
+def _problem(
+    live: Live, jobs: Sequence[Job], cluster: Cluster, estimator: ThroughputEstimator, matrix: Matrix
+) -> AllocationProblem:
+    return problem_from(
         jobs,
         feasibility=Feasibility(cluster),
         tiers=live.tiers,
-        matrix=estimator.matrix,
+        matrix=matrix,
         now_s=live.now_s,
-        round_duration_s=settings.round_duration_s,
-        pair_rates=pair_rates(jobs, cluster, estimator, settings),
+        round_duration_s=live.in_force.round_duration_s,
+        pair_rates=pair_rates(jobs, cluster, estimator, live.in_force),
         warm_start=live.last.allocation.warm_start if live.last else {},
     )
-    return Undecided(jobs=jobs, cluster=cluster, problem=problem, estimator=estimator)
 
 
 def _decided(live: Live) -> _Decided:
     """Return the problem and allocation that the scheduler would have in a round that began now."""
     now, settings = undecided(live), live.in_force
-    problem = now.problem
+    sizes, problem = _in_chosen_sizes(live, now)
     runner = _Unwarmed(lambda name: load(name, settings.policy_dir))
     try:
         allocation = capped(runner.allocate(settings.policy, problem, settings.solve_time_limit_s), problem)
     except SolveFailed as error:
         raise InvalidRequest("policy", f"{live.policy} has no answer for this: {error}") from error
     check_allocation(allocation)
-    return _Decided(jobs=now.jobs, cluster=now.cluster, problem=problem, allocation=allocation, runner=runner)
+    return _Decided(now=now, sizes=sizes, problem=problem, allocation=allocation, runner=runner)
+
+
+def _in_chosen_sizes(live: Live, now: Undecided) -> tuple[SizeInputs | None, AllocationProblem]:
+    """What sizes are chosen from, and the problem in which jobs have those; None if no job has a choice."""
+    if not any(job.spec.has_choice for job in now.jobs):
+        return None, now.problem
+    inputs = size_inputs(
+        {job.id: job for job in live.jobs},
+        cluster=now.cluster,
+        estimator=now.estimator,
+        infeasible=live.infeasible,
+        last=live.last,
+        round_duration_s=live.in_force.round_duration_s,
+        now_s=live.now_s,
+    )
+    made = in_their_sizes(_as_submitted(live, now), inputs)
+    problem = _problem(live, made.jobs, now.cluster, now.estimator, made.with_plans(now.estimator.matrix))
+    return inputs, replace(problem, configurations=made.configurations)
+
+
+def _as_submitted(live: Live, now: Undecided) -> list[Job]:
+    """The jobs, those with a choice without what applies to their present size alone."""
+    submitted = {job.id: job for job in live.jobs}
+    return [submitted[job.id] if job.spec.has_choice else job for job in now.jobs]
 
 
 def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict[str, dict[AcceleratorType, float]]:
@@ -317,13 +361,18 @@ def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict
 
 def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) -> dict[JobId, float]:
     """Return the seconds from now to the end of each job that ends in the simulation, within `cpu_s` of CPU time."""
-    rows = [row for row in range(len(decided.jobs)) if isfinite(left_s[row])]
+    now, sizes = decided.now, decided.sizes
+    rows = [row for row in range(len(now.jobs)) if isfinite(left_s[row])]
     if not rows:
         return {}
     longest_s = max(float(left_s[row]) for row in rows)
+    jobs, speeds = now.jobs, dict[tuple[str, int, AcceleratorType], float]()
+    if sizes:
+        jobs = [of_own_kinds(job, sizes.of_own_kind) for job in _as_submitted(live, now)]
+        speeds = throughputs([job for job in jobs if job.spec.has_choice], sizes)
     scenario = Scenario(
-        cluster=decided.cluster,
-        throughput={},  # jobs have their rates, and none arrives
+        cluster=now.cluster,
+        throughput=speeds,  # of jobs with a choice; the others have their rates, and none arrives
         settings=live.in_force.model_copy(
             update={
                 "solve_on": "event",
@@ -333,8 +382,8 @@ def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) 
         tiers=tuple(live.tiers.values()),
         switch_cost_s=live.last.switch_cost_s if live.last else {},
     )
-    state = world_state(decided.jobs, decided.problem, rows, cluster=decided.cluster, last=live.last, now_s=live.now_s)
-    world = LeanWorld([], scenario, decided.runner, state)
+    state = world_state(jobs, now.problem, rows, cluster=now.cluster, last=live.last, now_s=live.now_s)
+    world = LeanWorld([], scenario, decided.runner, state, is_elastic=sizes is not None)
     give_up_at_s = time.process_time() + cpu_s
     with suppress(InvariantViolated):  # no gang can run any more: keep the ends until then
         for _ in world.rounds():

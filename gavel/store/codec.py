@@ -5,6 +5,7 @@
 
 import base64
 import json
+import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -34,7 +35,7 @@ from gavel.types import (
     in_size,
 )
 from gavel.types.autopilot import AutopilotDecision, AutopilotSetting
-from gavel.types.copying import with_shared_defaults
+from gavel.types.copying import defaults_of, with_shared_defaults, without_defaults
 
 Json = Any
 _JOB = TypeAdapter(Job)
@@ -49,9 +50,12 @@ _INFEASIBLE = TypeAdapter(tuple[InfeasibleType, ...])
 _RESOURCES = TypeAdapter(tuple[ApplicationResource, ...])
 _THROUGHPUTS = TypeAdapter(tuple[ThroughputEstimate, ...])
 SPECS_KEPT = 1 << 14
+PLANS_KEPT = 64  # a page shows forty
+_PLANS: dict[bytes, RoundPlan] = {}  # those that were read or written last, by what they are packed
+_PLANS_LOCK = threading.Lock()
 _JOB_COLUMNS = {"id", "spec", "state", "submitted_at_s", "steps_done", "generation", "version"}
 _JOB_COLUMNS |= {"cancel_requested", "pause_requested"}
-_JOB_PROGRESS = tuple(each.name for each in fields(Job) if each.name not in _JOB_COLUMNS)
+_JOB_PROGRESS = tuple(item for item in defaults_of(Job).items() if item[0] not in _JOB_COLUMNS)
 
 
 # --- JSON, compressed or not ------------------------------------------------------------------------------------
@@ -138,8 +142,14 @@ def readable(what: str) -> Iterator[None]:
 
 
 def progress(job: Job) -> str:
-    """Return the fields of a job that the scheduler writes and that have no column of their own."""
-    return dump({name: getattr(job, name) for name in _JOB_PROGRESS})
+    """Return the fields of a job that the scheduler writes and that have no column of their own.
+
+    A field that has its default is left out, as one is that an older release did not know: of a job that waits that is
+    nearly all of them.
+    """
+    own = job.__dict__  # which may lack what is at its default already
+    given = ((name, own[name], default) for name, default in _JOB_PROGRESS if name in own)
+    return dump({name: value for name, value, default in given if value is not default and value != default})
 
 
 def job(row: Any) -> Job:
@@ -165,7 +175,7 @@ def job(row: Any) -> Job:
                 "pause_requested": row.pause_requested,
             }
         )
-        return with_shared_defaults(read)
+        return without_defaults(read)
 
 
 @lru_cache(maxsize=SPECS_KEPT)
@@ -191,18 +201,27 @@ def pack_round(record: RoundRecord) -> tuple[bytes, bytes]:
     """Return the plan and the decision of a round, packed; the decision is every field of the record but the plan."""
     decision = {name: getattr(record, name) for name in _names(RoundRecord) if name != "plan"}
     lag = [(job_id, name, rounds) for (job_id, name), rounds in record.lag_rounds.items()]
-    return _pack(record.plan), _pack(decision | {"lag_rounds": lag})
+    return pack_plan(record.plan), _pack(decision | {"lag_rounds": lag})
 
 
 def plan(row: Any) -> RoundPlan:
     """Return the plan in a row of the table `rounds`."""
     with readable(f"round {row.round_index}"):
-        return _plan(row.plan)
+        return _PLANS.get(row.plan) or _kept(row.plan, _PLAN.validate_python(_unpack(row.plan)))
 
 
-@lru_cache(maxsize=64)  # a page shows forty; only the plan of the round in force is ever written anew
-def _plan(body: bytes) -> RoundPlan:
-    return _PLAN.validate_python(_unpack(body))
+def _kept(body: bytes, plan: RoundPlan) -> RoundPlan:
+    """Return the plan, kept with what it is packed, and of the same round no more than the one before it.
+
+    A tick may amend the plan in force, which compares it with the one before; the next tick reads it.
+    """
+    with _PLANS_LOCK:
+        for old in [each for each, kept in _PLANS.items() if kept.round_index == plan.round_index][:-1]:
+            del _PLANS[old]
+        _PLANS[body] = plan
+        if len(_PLANS) > PLANS_KEPT:
+            del _PLANS[next(iter(_PLANS))]
+    return plan
 
 
 def record(row: Any) -> RoundRecord:
@@ -227,7 +246,9 @@ def _has_all(item: Any, kind: Any) -> bool:
 
 def pack_plan(plan: RoundPlan) -> bytes:
     """Return a plan, packed."""
-    return _pack(plan)
+    body = _pack(plan)
+    _kept(body, plan)
+    return body
 
 
 def pack_document(

@@ -1,5 +1,6 @@
 """Everything that is written, as functions of an open transaction; the writer's thread calls them."""
 
+from collections.abc import Collection
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -36,7 +37,7 @@ from gavel.store.submission import Books, add_made
 from gavel.store.tokens import delete_job_tokens
 from gavel.store.user_requests import add_events
 from gavel.store.writer import Transaction
-from gavel.types import Identity, JobId, JobState, RoundPlan, Tier, User
+from gavel.types import Identity, Job, JobId, JobState, RoundPlan, Tier, User
 
 _IDS_A_QUERY = 1000  # databases bound the number of parameters
 
@@ -108,11 +109,15 @@ class Commit:
         """Return the inputs and the result of the round's decision, packed; empty without a round."""
         return self._round[1] if self._round else b""
 
+    @property
+    def jobs(self) -> dict[JobId, tuple[str, Job]]:
+        """Return the jobs that this writes, by ID, each with its progress as it is stored."""
+        return {job.id: (text, job) for job, text in zip(self._changes.jobs, self._progress, strict=True)}
+
     def apply(self, tx: Transaction) -> int:
         """Apply the commit and return the new version. Raises StaleVersion, NotFound, InvariantViolated."""
         self._count_version(tx)
-        self._check_jobs(tx)
-        self._update_jobs(tx)
+        self._update_jobs(tx, moved=self._check_jobs(tx))
         add_made(tx, self._books, self._changes.made, self._changes.made_at_s)
         delete_job_tokens(tx, [job.id for job in self._changes.jobs if job.state.is_terminal])
         add_events(tx, self._changes.events)
@@ -141,9 +146,11 @@ class Commit:
                 "take a new snapshot and decide again"
             )
 
-    def _check_jobs(self, tx: Transaction) -> None:
+    def _check_jobs(self, tx: Transaction) -> set[JobId]:
+        """Return the jobs whose state or end may become another one. Raises NotFound, InvariantViolated."""
         stored = _progress_of(tx, [job.id for job in self._changes.jobs])
         gone = gone_checkpoints(self._changes.events)
+        moved = set()
         for job in self._changes.jobs:
             before = stored.get(job.id)
             if before is None:
@@ -151,21 +158,29 @@ class Commit:
             after = replace(before, state=job.state, generation=job.generation, steps_done=job.steps_done)
             check_progress(job.id, before, after, is_gone=job.id in gone)
             stored[job.id] = after
+            if job.state is not before.state or job.finished_at_s is not None:
+                moved.add(job.id)
+        return moved
 
-    def _update_jobs(self, tx: Transaction) -> None:
-        rows = [
-            {
+    def _update_jobs(self, tx: Transaction, moved: Collection[JobId]) -> None:
+        """Write the jobs: of those that stay in their state no column of an index but `change`, in half of the time."""
+        staying: list[dict[str, Any]] = []
+        moving: list[dict[str, Any]] = []
+        for job, progress in zip(self._changes.jobs, self._progress, strict=True):
+            row = {
                 "job_id": job.id,
-                "new_state": job.state.value,
                 "new_generation": job.generation,
                 "new_steps_done": job.steps_done,
                 "new_progress": progress,
-                "new_finished_at_s": job.finished_at_s,
             }
-            for job, progress in zip(self._changes.jobs, self._progress, strict=True)
-        ]
-        if rows:
-            tx.connection.execute(_UPDATE_JOB.values(change=tx.change), rows)
+            if job.id in moved:
+                moving.append(row | {"new_state": job.state.value, "new_finished_at_s": job.finished_at_s})
+            else:
+                staying.append(row)
+        if staying:
+            tx.connection.execute(_UPDATE_JOB.values(change=tx.change), staying)
+        if moving:
+            tx.connection.execute(_MOVE_JOB.values(change=tx.change), moving)
 
     def _add_round(self, tx: Transaction, plan: RoundPlan) -> None:
         assert self._round is not None
@@ -186,14 +201,13 @@ _UPDATE_JOB = (
     update(JobRow.__table__)  # type: ignore[arg-type]
     .where(JobRow.id == bindparam("job_id"))
     .values(
-        state=bindparam("new_state"),
         generation=bindparam("new_generation"),
         steps_done=bindparam("new_steps_done"),
         progress=bindparam("new_progress"),
-        finished_at_s=bindparam("new_finished_at_s"),
         version=JobRow.version + 1,
     )
 )
+_MOVE_JOB = _UPDATE_JOB.values(state=bindparam("new_state"), finished_at_s=bindparam("new_finished_at_s"))
 
 
 def _progress_of(tx: Transaction, job_ids: list[JobId]) -> dict[JobId, Progress]:

@@ -70,6 +70,14 @@ def a_list_by_label_follows_a_change_of_labels(store: WholeStore) -> None:
     assert store.jobs(JobFilter(label=("team", "vision"))).jobs == ()
 
 
+def jobs_that_may_not_be_preempted_are_found(store: WholeStore) -> None:
+    """Those that have not ended, whatever else they are."""
+    _submit(store)
+    kept, ended = (_submit(store, preemptible=False, longest_s=60.0) for _ in range(2))
+    _commit(store, replace(ended, state=JobState.CANCELLED))
+    assert [job.id for job in store.non_preemptible_jobs()] == [kept.id]
+
+
 def pages_of_jobs_are_bounded(store: WholeStore) -> None:
     """A limit out of bounds raises InvalidRequest."""
     for limit in (0, -1, 201):
@@ -251,6 +259,7 @@ CHECKS: tuple[Callable[[WholeStore], None], ...] = (
     jobs_are_listed_and_counted,
     jobs_are_filtered_and_come_in_pages,
     a_list_by_label_follows_a_change_of_labels,
+    jobs_that_may_not_be_preempted_are_found,
     pages_of_jobs_are_bounded,
     many_jobs_are_submitted_together_or_not_at_all,
     one_key_makes_many_jobs_once,

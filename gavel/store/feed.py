@@ -22,11 +22,10 @@ def feed(connection: Connection, after: int | None, limit: int) -> Feed:
     # What is written again while this is read has a later change, and comes with the next feed.
     until = min(newest, *(_page_end(connection, each, after, limit, newest) for each in (JobRow, RoundRow)))
     jobs = select(JobRow.__table__).where(JobRow.change > after, JobRow.change <= until)
+    by_commit = jobs.order_by(JobRow.change, JobRow.id)  # by ID alone, SQLite would read all jobs in that order
     plans = select(RoundRow.change, RoundRow.round_index, RoundRow.plan)
     plans = plans.where(RoundRow.change > after, RoundRow.change <= until)
-    items: list[tuple[int, Job | RoundPlan]] = [
-        (row.change, codec.job(row)) for row in connection.execute(jobs.order_by(JobRow.id))
-    ]
+    items: list[tuple[int, Job | RoundPlan]] = [(row.change, codec.job(row)) for row in connection.execute(by_commit)]
     items += [(row.change, codec.plan(row)) for row in connection.execute(plans.order_by(RoundRow.round_index))]
     return Feed(position=until, newest=newest, items=tuple(sorted(items, key=itemgetter(0))))
 

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, Text, func, or_, select
@@ -25,6 +26,7 @@ from gavel.store.schema import (
     UserRow,
 )
 from gavel.types import ApplicationResource, Identity, Job, JobId, JobState, RoundPlan, RoundRecord, Scope, Tier, User
+from gavel.types.copying import changed, without_defaults
 
 _JOBS = JobRow.__table__
 _ROUNDS = RoundRow.__table__
@@ -192,18 +194,22 @@ def identity(connection: Connection, token_hash: str) -> Identity | None:
 
 
 class SnapshotCache:
-    """The newest snapshot. Reading it again decodes only the rows that any process wrote since."""
+    """The newest snapshot. Reading it again decodes only the rows that other processes wrote since.
+
+    Whoever commits holds `lock` until it has told what it has written, by `remember`.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._change = -1
         self._snapshot = Snapshot(version=0, jobs={}, tiers={})
         self._records: dict[int, tuple[bytes, RoundRecord]] = {}  # the newest, by index, with the packed decision
+        self._written: dict[JobId, tuple[str, Job]] = {}  # by this process since the snapshot, with their progress
         self._decoded: tuple[bytes | None, tuple[ApplicationResource, ...]] = (None, ())
 
     def read(self, connection: Connection) -> Snapshot:
         """Return the snapshot as of this connection's transaction."""
-        with self._lock:
+        with self.lock:
             counters = connection.execute(select(CountersRow.__table__)).one()
             if counters.change > self._change:
                 self._snapshot = Snapshot(
@@ -228,12 +234,13 @@ class SnapshotCache:
         query = select(_JOBS).where(JobRow.change > self._change)
         if self._change < 0:
             query = select(_JOBS).where(JobRow.state.in_(_ACTIVE))
-        rows = connection.execute(query.order_by(JobRow.id)).all()
+        rows = sorted(connection.execute(query).all(), key=attrgetter("id"))  # SQLite would read all jobs in that order
         jobs = self._snapshot.jobs
         if newest_purge(connection) > self._change >= 0:  # of a purged job there is no row that says that it has ended
             present = set(connection.execute(select(JobRow.id).where(JobRow.state.in_(_ACTIVE))).scalars())
             jobs = {job_id: job for job_id, job in jobs.items() if job_id in present}
-        return _with_rows(jobs, rows) if rows else jobs
+        written, self._written = self._written, {}
+        return _with_rows(jobs, rows, written) if rows else jobs
 
     def _resources(self, connection: Connection) -> tuple[ApplicationResource, ...]:
         body = document(connection, "resources")
@@ -258,13 +265,19 @@ class SnapshotCache:
             return codec.record(row)
         return replace(record, plan=codec.plan(row))
 
-    def remember(self, record: RoundRecord, decision: bytes) -> None:
-        """Keep a round that this process has committed, with its packed decision."""
-        with self._lock:
+    def remember(self, jobs: Mapping[JobId, tuple[str, Job]], record: RoundRecord | None, decision: bytes) -> None:
+        """Keep what this process has committed, so that it need not be decoded when it is read again.
+
+        `jobs` by ID with their progress; `record`, if any, with its packed decision.
+        """
+        self._written = dict(jobs)
+        if record is not None:
             self._records[record.plan.round_index] = decision, record
 
 
-def _with_rows(before: Mapping[JobId, Job], rows: Sequence[Row[Any]]) -> Mapping[JobId, Job]:
+def _with_rows(
+    before: Mapping[JobId, Job], rows: Sequence[Row[Any]], written: Mapping[JobId, tuple[str, Job]]
+) -> Mapping[JobId, Job]:
     """Return the jobs, sorted by id, with changed rows replaced and ended jobs removed."""
     jobs = dict(before)
     last = next(reversed(jobs), "")
@@ -274,5 +287,17 @@ def _with_rows(before: Mapping[JobId, Job], rows: Sequence[Row[Any]]) -> Mapping
         if JobState(row.state).is_terminal:
             jobs.pop(row.id, None)
         else:
-            jobs[row.id] = codec.job(row)
+            jobs[row.id] = _as_written(row, before.get(row.id), written.get(row.id)) or codec.job(row)
     return jobs if is_sorted else dict(sorted(jobs.items()))
+
+
+def _as_written(row: Row[Any], before: Job | None, written: tuple[str, Job] | None) -> Job | None:
+    """Return the job in a row without decoding it, if this process alone has written the row since `before`.
+
+    Every write of a job counts its version. A specification that is another one than before is read.
+    """
+    if before is None or written is None:
+        return None
+    progress, job = written
+    is_own = row.version == before.version + 1 and row.progress == progress and job.spec is before.spec
+    return without_defaults(changed(job, version=row.version)) if is_own else None

@@ -13,6 +13,7 @@ from gavel.types import (
     Allocation,
     AllocationProblem,
     Certificate,
+    Configurations,
     JobSpec,
     Lease,
     RoundPlan,
@@ -112,6 +113,11 @@ def _problem(job_id: str) -> AllocationProblem:
         cpu_cores=np.array([1 / 3]),
         memory_bytes=np.array([2.0**40]),
         cluster_cpu_cores=64.0,
+        configurations=Configurations(
+            jobs=np.array([0], dtype=np.int64),
+            sizes=np.array([1, 2], dtype=np.int64),
+            steps_per_s=np.array([[[0.1, 1 / 7]]]),
+        ),
     )
 
 

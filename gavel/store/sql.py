@@ -21,6 +21,7 @@ from gavel.ports import (
     JobEvent,
     JobFilter,
     Page,
+    ReservationRule,
     Snapshot,
     Submitted,
     ThroughputEstimate,
@@ -33,6 +34,7 @@ from gavel.store import (
     predictions,
     purging,
     queries,
+    reservations,
     sessions,
     tokens,
     user_requests,
@@ -85,12 +87,12 @@ class SqlStore:
     neither wait nor raise, since it is the writer's thread that calls it. `busy_timeout_s` bounds
     the wait for another process's write. Rounds older than the newest `keep_rounds` are dropped, and so
     are events and decisions of rounds after `keep_events_s`. A user may have `jobs_per_user` unfinished jobs (None: any
-    number). A user who submits a job is given one of `job_uids`, if there are any. `cache_version`: see
-    `gavel.ports.ApiStore`.
+    number). A user who submits a job is given one of `job_uids`, if there are any. `reservation_rule` decides which
+    sessions may have workers from an instant on; None: all that ask. `cache_version`: see `gavel.ports.ApiStore`.
     Raises StoreUnavailable for a database that cannot be opened, is damaged, or was written by a newer Gavel.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  what may be stored and for how long
         self,
         url: str,
         *,
@@ -99,6 +101,7 @@ class SqlStore:
         keep_events_s: float = KEEP_EVENTS_S,
         jobs_per_user: int | None = None,
         job_uids: Sequence[int] = (),
+        reservation_rule: ReservationRule | None = None,
         busy_timeout_s: float = 5.0,
         random_bits: Callable[[int], int] = secrets.randbits,
     ) -> None:
@@ -112,7 +115,9 @@ class SqlStore:
         self._keep_rounds = keep_rounds
         self._keep_events_s = keep_events_s
         self._ids = JobIds(random_bits)
-        self._books = Books(ids=self._ids, jobs_per_user=jobs_per_user, uids=job_uids)
+        self._books = Books(
+            ids=self._ids, jobs_per_user=jobs_per_user, uids=job_uids, reservation_rule=reservation_rule
+        )
         self.cache_version = 0
         self._snapshot = queries.SnapshotCache()
         hears_others = on_change is not _nothing and self._write_engine.dialect.name == "postgresql"
@@ -168,11 +173,11 @@ class SqlStore:
             return commit.apply(tx)
 
         try:
-            version = self._writer.write(apply)
+            with self._snapshot.lock:  # who reads meanwhile waits, and need not decode what is written here
+                version = self._writer.write(apply)
+                self._snapshot.remember(commit.jobs, changes.round, commit.decision)
         finally:
             self.cache_version += changes.cluster is not None
-        if changes.round is not None:
-            self._snapshot.remember(changes.round, commit.decision)
         return version
 
     # --- jobs ---------------------------------------------------------------------------------------------------
@@ -219,7 +224,8 @@ class SqlStore:
         self, job_id: JobId, edit: JobEdit, *, expected_version: int | None, now_s: float, by: str = ""
     ) -> Job:
         """Change a job's weight, priority or labels. Raises NotFound, StaleVersion, Conflict when the job has ended."""
-        return self._write(lambda tx: user_requests.edit_job(tx, job_id, edit, expected_version, now_s, by))
+        rule = self._books.reservation_rule
+        return self._write(lambda tx: user_requests.edit_job(tx, job_id, edit, expected_version, now_s, by, rule))
 
     def purge_job(self, job_id: JobId, *, by: str, now_s: float) -> Job:
         """Delete an ended job with all that is stored of it; return it. Raises NotFound, Conflict while it lives."""
@@ -236,6 +242,10 @@ class SqlStore:
     def forget_keys(self, before_s: float) -> int:
         """Delete some of the idempotency keys of jobs submitted before the instant; return how many, 0 if none is."""
         return self._writer.write(lambda tx: purging.forget_keys(tx, before_s))
+
+    def non_preemptible_jobs(self) -> tuple[Job, ...]:
+        """Return the unfinished jobs that may not be preempted, without services."""
+        return tuple(self._read(reservations.non_preemptible_jobs))
 
     def job(self, job_id: JobId) -> Job:
         """Return the job. Raises NotFound."""

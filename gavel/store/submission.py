@@ -8,8 +8,8 @@ from typing import Any, Self
 from sqlalchemy import Connection, func, insert, select
 
 from gavel.errors import GavelError, KeyReused
-from gavel.ports import JobEvent, JobFilter, Submitted
-from gavel.store import codec, queries
+from gavel.ports import JobEvent, JobFilter, ReservationRule, Submitted
+from gavel.store import codec, queries, reservations
 from gavel.store.job_users import give_uid
 from gavel.store.rules import ACTIVE, JobIds, check_limits, new_jobs, unmet
 from gavel.store.schema import IdempotencyKeyRow, JobRow, TierRow
@@ -86,6 +86,7 @@ class Books:
     ids: JobIds
     jobs_per_user: int | None = None
     uids: Sequence[int] = ()  # that jobs run as, one for each user
+    reservation_rule: ReservationRule | None = None  # None: reservations are taken as they are asked for
     unfinished: Unfinished = field(default_factory=Unfinished)
 
 
@@ -103,7 +104,7 @@ class Submission(Together[Answer]):
     def __call__(self, tx: Transaction) -> Answer:
         """Return the jobs, new or those that the key made before.
 
-        Raises KeyReused, InvalidRequest (`after`), LimitReached.
+        Raises KeyReused, InvalidRequest (`after`, `reserved_at_s`), LimitReached.
         """
         (answer,) = self.apply_all(tx, [self])
         if isinstance(answer, Exception):
@@ -166,9 +167,10 @@ class _Group:
             self._books.unfinished.check(self._tx, wanted.specs, self._limits, self._made)
         if self._books.uids:
             give_uid(self._tx, wanted.specs[0].user, self._books.uids)
-        ids, now_s = self._books.ids, wanted.now_s
-        jobs = new_jobs(wanted.specs, ids, now_s, waits_for=waits, is_array=wanted.is_array)
-        self._books.unfinished.add(wanted.specs)
+        ids, now_s, rule = self._books.ids, wanted.now_s, self._books.reservation_rule
+        specs = reservations.accepted(self._tx, rule, wanted.specs, self._made, now_s)
+        jobs = new_jobs(specs, ids, now_s, waits_for=waits, is_array=wanted.is_array)
+        self._books.unfinished.add(specs)
         self._made += jobs
         self._states |= {job.id: job.state for job in jobs}
         self._events += [JobEvent(job_id=job.id, at_s=now_s, kind="job.submitted") for job in jobs]

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 from sqlalchemy import bindparam, delete, insert, update
 
-from gavel.ports import AuditEntry, JobEdit, JobEvent, JobFilter
+from gavel.ports import AuditEntry, JobEdit, JobEvent, JobFilter, ReservationRule
 from gavel.store import codec, queries
 from gavel.store.audit import add_audit
+from gavel.store.reservations import check_extension
 from gavel.store.rules import ACTIVE, check_alive, edited, request_records
 from gavel.store.schema import EventRow, JobLabelRow, JobRow
 from gavel.store.writer import Transaction
@@ -46,11 +47,21 @@ def request_pause(tx: Transaction, job_id: JobId, is_paused: bool, now_s: float,
     return _record_request(tx, replace(job, pause_requested=is_paused), kind, now_s, by)
 
 
-def edit_job(tx: Transaction, job_id: JobId, edit: JobEdit, expected_version: int | None, now_s: float, by: str) -> Job:
-    """Change the job and return it. Raises NotFound, StaleVersion, Conflict."""
+def edit_job(
+    tx: Transaction,
+    job_id: JobId,
+    edit: JobEdit,
+    expected_version: int | None,
+    now_s: float,
+    by: str,
+    rule: ReservationRule | None = None,
+) -> Job:
+    """Change the job and return it. Raises NotFound, StaleVersion, Conflict, InvalidRequest."""
     job = queries.job(tx.connection, job_id)
     check_alive(job, "changed")
     spec, before, after = edited(job, edit, expected_version)
+    if edit.longest_s is not None:
+        check_extension(tx, rule, job, edit.longest_s, now_s)
     if spec == job.spec:
         return job
     new = replace(job, spec=spec, version=job.version + 1)

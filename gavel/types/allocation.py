@@ -35,12 +35,27 @@ class PairRates:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Configurations:
+    """How fast the e elastic jobs of a problem are in each configuration, a type and a size: docs/elastic.md.
+
+    `steps_per_s` (e, m, k) is of the whole gang, 0 where a job cannot have the configuration; the
+    isolated share of a job is that over all of these, whatever the size in which it is in the problem.
+    """
+
+    jobs: IntArray  # (e,) indices into `AllocationProblem.job_ids`, ascending
+    sizes: IntArray  # (k,) workers, ascending
+    steps_per_s: FloatArray  # (e, m, k)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class AllocationProblem:
     """Everything that a policy may know. n jobs in order of arrival, c combinations, m accelerator types, k tiers.
 
     `throughput_steps_per_s[r, i, j]` is the rate of member i of combination r on type j, for the whole gang; 0 where it
     cannot run, and for the absent second member. `pair_rates` adds pairs that no combination names. `staying_workers`:
     those that jobs of each tier hold which no policy moves; neither these workers nor these jobs are in the problem.
+    `configurations` says how fast elastic jobs are in other sizes: their isolated share follows from it. Where a policy
+    is to share out sizes, too, a job has a combination for each, and `combination_workers` says what each holds.
     """
 
     now_s: float
@@ -70,6 +85,10 @@ class AllocationProblem:
     cluster_memory_bytes: float = math.inf
     staying_workers: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))  # (k, m); (0, 0): none
     pair_rates: PairRates | None = None
+    configurations: Configurations | None = None  # None: all jobs are rigid
+    combination_workers: IntArray = field(
+        default_factory=lambda: np.zeros(0, dtype=np.int64)
+    )  # (c,) (0,): as many as the scale factor of the combination's jobs
     warm_start: Mapping[str, Any] = field(default_factory=dict)
 
 

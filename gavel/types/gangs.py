@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from gavel.types.cluster import AcceleratorType, Cluster, WorkerId
 from gavel.types.jobs import JobId
+from gavel.types.regions import LinkCopies
 from gavel.types.rounds import EphemeralResource
 from gavel.types.services import Load
 
@@ -142,3 +143,4 @@ class Observation:
     gangs: tuple[GangSeen, ...] = ()
     resources: tuple[EphemeralResource, ...] = ()
     held: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (owner/name, node) -> units that somebody holds
+    link_copies: tuple[LinkCopies, ...] = ()  # of checkpoints from region to region, that the backend has made

@@ -73,7 +73,11 @@ class JobSpec:
     user has stored when a gang starts. `data` are the inputs, which the job only reads: by name a path of its nodes, or
     a URL to fetch.
     A job with `longest_s` is an interactive session: never preempted, it ends so many seconds after its program first
-    started, and earlier when nobody has used it for `idle_s` seconds (gavel/mechanism/jobs/interactive.py).
+    started, and earlier when nobody has used it for `idle_s` seconds (gavel/mechanism/jobs/interactive.py). With
+    `reserved_at_s`, Unix time, it starts then, `longest_s` counts from then, and its workers, which the service has
+    chosen to be of `reserved_type`, are reserved for it (gavel/mechanism/jobs/reservations.py). An `accelerator_share`
+    of 0.5 lets another session that says the same onto its accelerators (gavel/mechanism/planning/shared_sessions.py),
+    or else a training that fits there beside it (gavel/mechanism/planning/guests.py).
     A job with `service` is an inference service: it has no gang; its replicas are jobs, each with `replica`, that the
     scheduler makes and ends (gavel/mechanism/services).
     `total_steps` None: the program says how long it is (see `Job.total_steps`). `notify`: of what the user is notified;
@@ -107,6 +111,9 @@ class JobSpec:
     preemptible: bool = True
     longest_s: float | None = None  # of an interactive session; None: a batch job
     idle_s: float | None = None
+    reserved_at_s: float | None = None
+    reserved_type: AcceleratorType = ""
+    accelerator_share: float = 1.0  # of a session
     service: ServiceSpec | None = None
     replica: ReplicaSpec | None = None
     cpu_cores: int = 1
@@ -114,6 +121,7 @@ class JobSpec:
     accelerator_types: tuple[str, ...] = ()
     accelerator_memory_bytes: int = 0
     node_labels: Mapping[str, str] = field(default_factory=dict)
+    topology_label: str = ""  # of nodes: all those of the gang have one value of it
     regions: tuple[str, ...] = ()
     data_region: str = ""
     data_bytes: int = 0
@@ -318,10 +326,14 @@ class Job:
 
     @property
     def session_ends_at_s(self) -> float | None:
-        """Return when an interactive session ends at the latest, Unix time; None for others, and before its start."""
-        if self.spec.longest_s is None or self.started_at_s is None:
+        """Return when an interactive session ends at the latest, Unix time; None for others, and before its start.
+
+        The end of one that is reserved is known before, and is the same if it starts late.
+        """
+        starts_at_s = self.started_at_s if self.spec.reserved_at_s is None else self.spec.reserved_at_s
+        if self.spec.longest_s is None or starts_at_s is None:
             return None
-        return self.started_at_s + self.spec.longest_s
+        return starts_at_s + self.spec.longest_s
 
     @property
     def has_reported(self) -> bool:

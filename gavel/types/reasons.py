@@ -26,6 +26,8 @@ class Reason(StrEnum):
     LOW_DISK = "LowDisk"
     DISK_BUDGET_EXCEEDED = "DiskBudgetExceeded"
     NON_PREEMPTIBLE_LIMIT = "NonPreemptibleLimit"
+    RESERVED = "Reserved"
+    RESERVATION_MISSED = "ReservationMissed"
     SERVING = "Serving"
     SPREAD = "Spread"
     REGION_AWAY = "RegionAway"
@@ -126,6 +128,14 @@ EXPLAINED: Mapping[Reason, Explained] = {
     Reason.NON_PREEMPTIBLE_LIMIT: Explained(
         "Jobs that may not be preempted hold as many workers as the tier allows them, or as caps and guarantees leave.",
         "Wait until one of them ends, or submit the job without `--no-preemptible`; an operator may raise the limit.",
+    ),
+    Reason.RESERVED: Explained(
+        "The session has a reservation, and starts at its time or as soon after it as there is room.",
+        "Wait. `gavel job cancel JOB` gives the reservation back.",
+    ),
+    Reason.RESERVATION_MISSED: Explained(
+        "The time that was reserved for the session was over before it could start.",
+        "Reserve another time (`--at`), or submit the session without one.",
     ),
     Reason.SERVING: Explained("The job is a service: its replicas run, not the job itself."),
     Reason.SPREAD: Explained(

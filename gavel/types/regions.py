@@ -40,6 +40,17 @@ class RegionStatus:
     since_s: float = 0.0
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkCopies:
+    """The last copies of checkpoints from one region to another: how many, and their size and duration together."""
+
+    origin: str
+    target: str
+    copies: int
+    gigabytes: float
+    seconds: float
+
+
 def unreached(region: RegionStatus) -> str:
     """Return what an operator should know of a region that cannot be reached."""
     since = datetime.fromtimestamp(region.since_s, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -102,7 +102,9 @@ class PlanInputs:
     in seconds, `""`: of any other kind. A gang that was started less than `minimum_run_s` before
     the round stays; `started_at_s` says when those that run now were started. The gangs of `starting` stay as well:
     they have not trained for long enough to keep it (mechanism/planning/starting.py). `plan_on` names the execution
-    plan that a job would have on each accelerator type, by job; jobs without plans are left out.
+    plan that a job would have on each accelerator type, by job; jobs without plans are left out. `late` names jobs far
+    behind their isolated share that have a place first, and on which type (mechanism/planning/behind.py). `guests` are
+    the leases of trainings that the plan gave nothing, each beside a session of `kept` (mechanism/planning/guests.py).
     """
 
     policy: str
@@ -122,6 +124,8 @@ class PlanInputs:
     started_at_s: Mapping[JobId, float] = field(default_factory=dict)
     starting: tuple[JobId, ...] = ()
     plan_on: Mapping[JobId, Mapping[AcceleratorType, str]] = field(default_factory=dict)
+    late: tuple[tuple[JobId, AcceleratorType], ...] = ()
+    guests: tuple[Lease, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -27,8 +27,11 @@ class GlobalBatches:
     most `at_most`, which are made and trained on one after another. Each epoch has its own order of the data set, made
     of `seed`, without the samples that fill no whole batch. What the data set draws at random for a sample, and the
     model for a part, is seeded by the number of the sample. So the parameters are the same at every size, but for the
-    order of sums, if `at_most` divides what a rank takes at each of the sizes; else dropout draws other masks. Raises
-    ValueError where no number of samples is known, or there are fewer in the data set.
+    order of sums, if `at_most` divides what a rank takes at each of the sizes; else dropout draws other masks.
+
+    So many consecutive ranks as `model_parallel_size` says hold one copy of the model together, and take the same
+    samples (tensor or pipeline parallelism). Raises ValueError where no number of samples is known, there are fewer in
+    the data set, or the ranks are no whole number of copies.
     """
 
     def __init__(
@@ -38,12 +41,16 @@ class GlobalBatches:
         global_batch: int | None = None,
         at_most: int | None = None,
         seed: int = 0,
+        model_parallel_size: int = 1,
         collate: Callable[[list[Any]], Any] = default_collate,
     ) -> None:
         batch = job.global_batch or global_batch
         if not batch or batch > len(dataset):
             raise ValueError(f"global_batch: {batch} samples of a data set of {len(dataset)}; say how many a step has")
+        if model_parallel_size < 1 or job.world_size % model_parallel_size:
+            raise ValueError(f"model_parallel_size: {model_parallel_size} does not divide the {job.world_size} ranks")
         self._dataset, self._batch, self._at_most = dataset, batch, at_most
+        self._copy, self._copies = job.rank // model_parallel_size, job.world_size // model_parallel_size
         self._seed, self._collate = seed, collate
         self.position = 0
         self._epoch = -1
@@ -90,8 +97,8 @@ class GlobalBatches:
 
     def _parts(self, step: int, order: list[int]) -> Iterator[Part]:
         first = self._epoch * len(self) * self._batch
-        rank, ranks = job.rank, job.world_size
-        for part in micro_batches(step * self._batch, self._batch, rank=rank, world_size=ranks, at_most=self._at_most):
+        copy, copies = self._copy, self._copies
+        for part in micro_batches(step * self._batch, self._batch, rank=copy, world_size=copies, at_most=self._at_most):
             batch = self._collate([self._sample(number, order[number - first]) for number in part.samples])
             draw_as_for(self._seed, self._key(part))
             yield Part(batch, part.weight)

@@ -54,6 +54,7 @@ MATRIX: dict[str, tuple[int, int, int, int, int]] = {
     "POST /v1/jobs/cancel": (202, 202, 403, 403, 202),
     "GET /v1/audit": (403, 403, 403, 403, 200),
     "GET /v1/tiers/gold/usage": (200, 200, 403, 403, 200),
+    "GET /v1/reservations": (200, 200, 403, 403, 200),
     "GET /v1/infeasible-types": (200, 200, 403, 403, 200),
     "DELETE /v1/infeasible-types/0000000000000000": (404, 404, 403, 403, 404),
     "GET /v1/nodes": (200, 200, 403, 403, 200),

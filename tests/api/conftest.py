@@ -18,12 +18,14 @@ from api.http.half_sent import TimedRequests
 from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.mechanism.cluster.configured import as_configured
+from gavel.mechanism.planning.reservations import Reservations
 from gavel.ports import Changes
 from gavel.store.sql import SqlStore
 from gavel.types import Cluster, Job, Scope, Tier, User
 from tests.builders import a_cluster
 
 NOW_S = 1_000_000.0
+ROUND_S = 60.0
 
 
 def wait_until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
@@ -80,7 +82,10 @@ def serve(
 ) -> Iterator[Service]:
     (tmp_path / "logs").mkdir()
     store = SqlStore(
-        f"sqlite:///{tmp_path / 'gavel.db'}", busy_timeout_s=1.0, jobs_per_user=limits.get("unfinished_jobs_per_user")
+        f"sqlite:///{tmp_path / 'gavel.db'}",
+        busy_timeout_s=1.0,
+        jobs_per_user=limits.get("unfinished_jobs_per_user"),
+        reservation_rule=Reservations(round_duration_s=ROUND_S),
     )  # type: ignore[arg-type]
     store.put_tier(Tier(name="gold", guarantee=0.5), expected_version=None, by="test", now_s=NOW_S)
     store.put_tier(Tier(name="silver"), expected_version=None, by="test", now_s=NOW_S)

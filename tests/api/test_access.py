@@ -270,8 +270,9 @@ def test_a_session_ends_after_its_time_and_with_its_token(start: Callable[..., S
 # --- every route declares who may call it -----------------------------------------------------------------------
 
 
-# tests/api/test_ports.py, test_terminals.py and test_orders.py are about who opens them
-WEBSOCKETS = {"/v1/jobs/{job_id}/ports/{port}", "/v1/jobs/{job_id}/terminal", "/v1/orders/{allocation}/{node}"}
+# tests/api/test_ports.py, test_terminals.py, test_orders.py and test_tunnels.py are about who opens them
+OF_USERS = {"/v1/jobs/{job_id}/ports/{port}", "/v1/jobs/{job_id}/terminal"}
+WEBSOCKETS = OF_USERS | {"/v1/orders/{allocation}/{node}", "/v1/tunnels/{tunnel_id}"}
 
 
 def routes(app: FastAPI) -> Iterator[APIRoute]:

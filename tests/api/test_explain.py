@@ -93,3 +93,13 @@ def test_the_scheduler_predicts_each_new_job_once_and_settles_it_when_it_complet
     assert {each.job_id for each in predictions} == set(ids)
     assert all(each.finished_at_s == world.store.job(each.job_id).finished_at_s for each in predictions)
     assert sum(each.finish.holds(each.finished_at_s or 0.0) for each in predictions) >= 6, predictions
+
+
+def test_the_end_of_an_elastic_job_says_for_which_size_it_is(service: Service) -> None:
+    _, ann = service.user()
+    job_id = ann.post("/v1/jobs", json=PROGRAM | {"sizes": [1, 2], "global_batch": 64}).json()["id"]
+    answer = ann.get(f"/v1/jobs/{job_id}/explanation").json()
+    assert answer["est_finish_at_s"] > NOW_S
+    assert answer["est_finish_assumes"] == "for 1 worker, the size in force; rounds may choose another"
+    rigid = ann.post("/v1/jobs", json=PROGRAM).json()["id"]
+    assert ann.get(f"/v1/jobs/{rigid}/explanation").json()["est_finish_assumes"] == ""

@@ -21,6 +21,7 @@ RULES = Rules(
     catalogue={},
     now_s=0.0,
     backend="kubernetes",
+    sees_use=True,
 )
 BODY: dict[str, Any] = {"argv": ["python", "train.py"], "secrets": ["A", "A"], "after": ["j1", "j1"]}
 OTHER: dict[str, Any] = {
@@ -51,6 +52,8 @@ OTHER: dict[str, Any] = {
     "service": {"port": 0, "readiness": {"path": "/ready"}},
     "longest_s": 600.0,
     "idle_s": 600.0,
+    "reserved_at_s": 1e9,
+    "accelerator_share": 0.5,
     "max_retries": 1,
     "after": ["j2"],
     "kind_args": ["--width"],
@@ -60,6 +63,7 @@ OTHER: dict[str, Any] = {
     "accelerator_types": ["fast"],
     "accelerator_memory_bytes": 5,
     "node_labels": {"disk": "nvme"},
+    "topology_label": "disk",
     "regions": ["local"],
     "data_region": "local",
     "data_bytes": 5,

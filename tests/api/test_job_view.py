@@ -52,6 +52,9 @@ SAVED = {"dump": "./save", "restore": "./load"}
 
 
 SESSION = {"mode": "interactive", "longest_s": 600.0, "idle_s": 90.0}
+RESERVED = {"mode": "interactive", "longest_s": 600.0, "reserved_at_s": NOW_S + 9000.0, "accelerator_types": ["slow"]}
+SHARED = {"mode": "interactive", "accelerator_share": 0.5}
+TOPOLOGY = {"topology_label": "disk", "total_steps": 5}
 
 
 SERVICE = {"mode": "service", "service": {"port": 0, "readiness": {"path": "/ready"}, "replicas": 2, "surge": 2}}
@@ -64,6 +67,9 @@ OTHERS: dict[str, dict[str, Any]] = {
     "image": IN_IMAGE,
     **dict.fromkeys(SAVED, SAVED),
     **dict.fromkeys(SESSION, SESSION),
+    "reserved_at_s": RESERVED,
+    "accelerator_share": SHARED,
+    "topology_label": TOPOLOGY,
     "service": SERVICE,
     **dict.fromkeys(ELASTIC, ELASTIC),
     "plans": PLANNED,
@@ -118,7 +124,8 @@ def test_the_command_line_shows_every_field(
     console = Console(width=200, record=True, file=io.StringIO())
     job["image"] = str(IN_IMAGE["image"])  # of another job than an interpreter of the node, as are the next two
     job["dump"], job["restore"] = SAVED["dump"], SAVED["restore"]
-    job["longest_s"], job["idle_s"] = 600.0, 90.0
+    job["longest_s"], job["idle_s"], job["topology_label"] = 600.0, 90.0, "rack"
+    job["accelerator_share"] = 0.5
     job["sizes"], job["global_batch"], job["max_global_batch"] = [1, 2], 4096, 65536
     job["plan"], job["plans"] = "tensor=2", [{"name": "tensor=2", "sizes": [2]}]  # type: ignore[typeddict-item]
     console.print(show.job(job))
@@ -130,6 +137,9 @@ def test_the_command_line_shows_every_field(
         "image": job["image"],
         **SAVED,
         "mode": "an interactive session",
+        "reserved_at_s": "600 s after its start",
+        "accelerator_share": "another session, or a training, may run on its accelerators",
+        "topology_label": "nodes with one value of rack",
         "longest_s": "600 s after its start",
         "idle_s": "90 s after its last use",
         "labels": "project=vision",

@@ -14,10 +14,11 @@ import structlog
 from prometheus_client.parser import text_string_to_metric_families
 
 from api.http.requests import ID_HEADER
+from api.region_metrics import link_metrics, region_metrics
 from gavel.logs import configure_logs
 from gavel.ports import AuditEntry, ThroughputEstimate, ThroughputSource
 from gavel.store.sql import SqlStore
-from gavel.types import Fallback, JobState, Lease, Reason, StartupTimes, Tier
+from gavel.types import Cluster, Fallback, JobState, Lease, Reason, StartupTimes, Tier
 from tests.api.conftest import NOW_S, Service
 from tests.api.rounds import a_record
 
@@ -140,7 +141,8 @@ def test_every_query_of_the_dashboard_names_a_metric_that_is_exported(
     queries = [target["expr"] for panel in panels for target in panel.get("targets", [])]
     assert len(queries) > 12 and all(NAME.search(query) for query in queries)
     named = {name for query in queries for name in NAME.findall(query)}
-    assert named <= metrics.keys(), named - metrics.keys()
+    of_regions = {each.name for each in (*region_metrics((), Cluster(), ()), *link_metrics(()))}  # there are none here
+    assert named <= metrics.keys() | of_regions, named - metrics.keys()
     alerts = (DASHBOARD.parents[1] / "prometheus" / "gavel-alerts.yml").read_text()
     assert set(NAME.findall(alerts)) <= metrics.keys() | {"gavel_notifications"}, "of which there are none here"
     shown = {name.removesuffix("_bucket") for name in named}

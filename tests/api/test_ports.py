@@ -68,11 +68,11 @@ def test_a_port_is_a_number_and_the_service_has_its_own_names(start: Callable[..
     assert service.client(token).get(f"/v1/jobs/{job_id}/ports/80", headers=asks).status_code == 400
 
 
-def test_other_backends_say_what_to_use_instead(start: Callable[..., Service]) -> None:
+def test_a_simulated_backend_says_that_it_runs_nothing(start: Callable[..., Service]) -> None:
     service = start(backend="simulated")
     job_id, token = a_running_job(service)
     status, body = refused(service, job_id, 80, token)
-    assert (status, "ssh -L" in body) == (409, True)
+    assert (status, "run no program" in body) == (409, True)
 
 
 def test_each_user_has_a_bounded_number_of_connections(

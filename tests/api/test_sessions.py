@@ -98,3 +98,13 @@ def test_one_submitted_again_is_a_session_again(service: Service) -> None:
     job = submitted(ann, longest_s=600, idle_s=60)
     again = ann.post(f"/v1/jobs/{job['id']}/resubmit", json={}).json()
     assert (again["mode"], again["longest_s"], again["idle_s"]) == ("interactive", 600.0, 60.0)
+
+
+def test_a_session_may_share_its_accelerators_and_no_other_job(service: Service) -> None:
+    _, ann = service.user()
+    assert submitted(ann, accelerator_share=0.5)["accelerator_share"] == 0.5
+    assert submitted(ann)["accelerator_share"] == 1.0
+    refused(ann.post("/v1/jobs", json=PROGRAM | {"accelerator_share": 0.5}), "accelerator_share", "mode: interactive")
+    both = {"accelerator_share": 0.5, "reserved_at_s": 1_900_000.0}
+    refused(ann.post("/v1/jobs", json=SESSION | both), "accelerator_share", "are whole")
+    assert "by two at most" in ann.post("/v1/jobs", json=SESSION | {"accelerator_share": 0.3}).text

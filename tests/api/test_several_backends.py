@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from gavel.backends.several.homes import speeds_file
+from gavel.backends.several.link_speeds import LinkSpeeds
 from tests.api.conftest import Service, serve
 from tests.api.test_regions import BODY, REGIONS
 
@@ -56,6 +58,17 @@ def test_metrics_have_the_nodes_of_each_region(several: Service) -> None:
     text = several.operator().get("/metrics").text
     counts = [line.rpartition(" ")[2] for line in text.splitlines() if line.startswith("gavel_region_nodes{")]
     assert sorted(counts) == ["0.0", "1.0", "1.0"] and 'gavel_region_nodes{region="ap"} 0.0' in text
+
+
+def test_metrics_have_the_measured_bandwidth_of_each_link(several: Service) -> None:
+    """As the scheduler has stored it; nothing before the first copy."""
+    assert "gavel_region_link_copies{" not in several.operator().get("/metrics").text
+    speeds = LinkSpeeds(speeds_file(several.settings.state_dir))
+    speeds.add(["eu"], "us", 300_000_000, 2.0)
+    speeds.add(["eu"], "us", 100_000_000, 2.0)
+    text = several.operator().get("/metrics").text
+    assert 'gavel_region_link_bytes_per_second{origin="eu",target="us"} 1e+08' in text
+    assert 'gavel_region_link_copies{origin="eu",target="us"} 2.0' in text
 
 
 def test_a_node_is_named_with_its_region(several: Service) -> None:

@@ -1,6 +1,7 @@
 """What this machine, and others, have to offer."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from gavel.backends import accelerators, nvidia, pci
 from gavel.backends.accelerators import LocalAccelerator, discover
+from gavel.backends.nvidia import find_gpus
 from gavel.backends.probe import probe
 from gavel.types import Worker
 
@@ -125,6 +127,22 @@ def test_gpus_are_the_only_workers_and_have_all_cores(gpus: Callable[[str], None
     assert any("cpu_workers = all" in note for note in discovery.notes)
 
 
+def test_what_a_machine_with_an_h200_printed(gpus: Callable[[str], None]) -> None:
+    """Driver 580.159.04: the answers to the queries as they came, underlines and empty cells included."""
+    gpus(r"""#!/bin/sh
+case "$1" in
+-L) echo "GPU 0: NVIDIA H200 (UUID: GPU-ab0427df-1edc-5c0a-7a0b-fc688ee35bbc)" ;;
+topo) printf '\t\033[4mGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\033[0m\nGPU0\t X \t0-15\t0\t\tN/A\n\nLegend:\n' ;;
+*) echo "0, NVIDIA H200, GPU-ab0427df-1edc-5c0a-7a0b-fc688ee35bbc, 143771, 00000000:00:06.0" ;;
+esac
+""")
+    (gpu,) = find_gpus(lambda argv: subprocess.run(argv, capture_output=True, text=True, check=True).stdout)[0]
+    assert (gpu.name, gpu.memory_bytes >> 20) == ("NVIDIA H200", 143771)
+    assert (sorted(gpu.near.cpus), gpu.near.source) == ([*range(16)], "nvidia-smi topo")
+    (worker,) = discover().accelerators
+    assert worker.env["CUDA_VISIBLE_DEVICES"] == gpu.uuid and len(worker.cpus) == 12
+
+
 def test_cpu_workers_beside_gpus_have_half_of_the_cores_and_see_no_gpu(gpus: Callable[[str], None]) -> None:
     gpus(NVIDIA_SMI)
     workers = discover(cpu_workers="all").accelerators
@@ -190,7 +208,7 @@ def test_a_line_that_names_no_gpu_is_a_note_and_others_are_used(gpus: Callable[[
 @given(st.text(max_size=300))
 def test_whatever_nvidia_smi_prints_gives_gpus_or_notes(listed: str) -> None:
     gpus_, notes = nvidia.read_gpus(listed)
-    assert all(gpu.uuid.startswith("GPU-") and gpu.memory_bytes >= 0 for gpu in gpus_)
+    assert all(gpu.uuid.startswith("GPU-") and gpu.memory_bytes >= 0 for gpu in gpus_.values())
     assert len(gpus_) + len(notes) <= len(listed.splitlines())
     nvidia.read_slices(listed)
 

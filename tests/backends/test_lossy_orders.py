@@ -15,6 +15,7 @@ from gavel.backends.nodes.gang_agent import Devices, GangAgent, Place
 from gavel.backends.nodes.letters import Letter, Reply, write_epoch
 from gavel.backends.nodes.protocol import Group, Order
 from gavel.backends.nodes.relay import AgentFiles, Parts, made_key, parts_of
+from gavel.backends.nodes.tunnels import TunnelWanted
 
 NODE = "n0"
 GROUP = Group(name="gavel/j1/1", bundles=((NODE, "gpu", 1),))
@@ -33,6 +34,9 @@ class LossyBox:
 
     def epoch(self) -> int:
         return self.heard.epoch
+
+    def tunnels(self) -> tuple[TunnelWanted, ...]:
+        return self.heard.tunnels
 
     def answer(self, reply: Reply) -> None:
         self.last_reply = pickle.dumps(reply)

@@ -1,6 +1,7 @@
 """Which folders of its node a job gets in its sandbox: those that it may name, whatever is swapped meanwhile."""
 
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -71,6 +72,31 @@ def test_jobs_name_folders_where_the_operator_allows_it(harness: LocalHarness, t
     )
     harness.backend.execute(script(harness, "pwd", job_id="j2", workdir=str(tmp_path / "home" / "ann")))
     assert exit_of(harness, "j2").log_tail == f"{tmp_path}/home/ann"
+
+
+@needs_bubblewrap
+def test_programs_that_end_at_once_are_all_begun_however_many_they_are(open_folder: Path) -> None:
+    folder = open_folder / "gangs" / "j1" / "1"
+    for each in (folder / "job", folder / "tmp"):
+        each.mkdir(parents=True)
+    launch = a_launch(open_folder, folder)
+    launch["sandbox"]["shown"] = sandbox_mounts.common_folders()
+    spec = {"cpus": [], "env": {"PATH": "/usr/bin:/bin"}}
+    count = 2 * sandbox.ASKED_AT_ONCE + 3
+    made = sandbox.Sandbox(launch)
+    try:
+        begun = made.begin_all([(["sh", "-c", f"exit {number}"], "/", spec, None) for number in range(count)])
+        ended: dict[int, int] = {}
+        while len(ended) < count:
+            select.select([made], [], [], 10.0)
+            more = dict(made.ended())
+            assert more, "a program has not ended"
+            ended |= more
+        assert [os.waitstatus_to_exitcode(ended[pid]) for pid, _, _ in begun] == list(range(count))
+    finally:
+        os.kill(made.pid, signal.SIGKILL)
+        os.waitpid(made.pid, 0)
+        made.close()
 
 
 # --- folders that are swapped ---------------------------------------------------------------------------------------

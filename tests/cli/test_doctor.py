@@ -31,7 +31,7 @@ def test_each_worker_is_named_with_its_device_memory_and_cores(tmp_path: Path, m
     monkeypatch.setattr(accelerators, "_cores", lambda: ([0, 1], []))
     monkeypatch.setattr(gpu_health, "_run", lambda: "GPU-11, 0, Not Active, Not Active")
     (worker,) = of("nvidia-h200-0", Settings(state_dir=tmp_path))
-    assert worker.text == "GPU-11, 150.0 GB of its own memory, cores 0,1"
+    assert worker.text == "GPU-11, 150.0 GB of its own memory, cores 0,1; near it: unknown"
     notes = {each.text: each.verdict for each in of("workers", Settings(state_dir=tmp_path))}
     assert notes["a line that is odd cannot be used"] == "problem"
     monkeypatch.setattr(gpu_health, "_run", lambda: "GPU-11, 7, Not Active, Not Active")

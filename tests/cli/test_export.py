@@ -20,4 +20,4 @@ def test_a_job_is_exported_with_its_own_speed() -> None:
         speed("mlp", "fast", 1.0, scale_factor=2),
         speed("cnn", "fast", 2.0),
     ]
-    assert _rates(job, 1, speeds) == {"fast": 4.0, "slow": 7.0, "other": 3.0}
+    assert _rates(job, "mlp", 1, speeds) == {"fast": 4.0, "slow": 7.0, "other": 3.0}

@@ -304,8 +304,9 @@ def test_a_real_terminal_of_80_columns_holds_the_list_of_jobs(service: Service, 
 def test_what_a_worker_needs_is_said_as_people_say_it() -> None:
     assert [worker_needs(1, 0), worker_needs(2, 1_500_000_000)] == ["1 CPU core", "2 CPU cores, 1,500.0 MB of memory"]
     where = {"accelerator_types": ["v100"], "accelerator_memory_bytes": 16_000_000_000, "node_labels": {"disk": "nvme"}}
-    where |= {"regions": []}
-    assert where_it_runs(a_job(**where)) == "v100; accelerators with 16,000.0 MB of memory; nodes with disk=nvme"
+    where |= {"regions": [], "topology_label": "rack"}
+    nodes = "nodes with disk=nvme; nodes with one value of rack"
+    assert where_it_runs(a_job(**where)) == f"v100; accelerators with 16,000.0 MB of memory; {nodes}"
 
 
 def test_a_list_of_jobs_says_of_a_service_how_many_replicas_are_ready() -> None:

@@ -80,6 +80,7 @@ OPERATIONS: dict[str, tuple[str, str]] = {
     "uncordon_node": ("uncordon", "node uncordon"),
     "drain_node": ("drain", "node drain"),
     "get_operation": ("operation", "operation show"),
+    "list_reservations": ("reservations", "reservations"),
     "list_infeasible_types": ("infeasible_types", "infeasible list"),
     "clear_infeasible_type": ("clear_infeasible_type", "infeasible clear"),
     "get_summary": ("summary", "summary"),

@@ -134,6 +134,7 @@ def test_log_out_stands_in_one_line_with_the_pages(dashboard: Dashboard, tab: Ta
     assert len(middles) == 3 and max(middles) - min(middles) < 8, middles
 
 
+@pytest.mark.full
 def test_on_a_telephone_every_state_and_button_is_on_the_screen(dashboard: Dashboard, tab: Tab) -> None:
     jobs = tell(dashboard.store, time.time(), jobs=12, rounds=5)
     tab.page.set_viewport_size({"width": PHONE["width"], "height": PHONE["height"]})

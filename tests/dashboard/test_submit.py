@@ -221,3 +221,16 @@ def test_words_are_parted_as_a_shell_would(form: Page) -> None:
         "": [],
     }
     assert {text: form.evaluate(WORDS, text) for text in parted} == parted
+
+
+def test_a_session_is_reserved_for_an_instant_of_the_browser_s_time_zone(dashboard: Dashboard, form: Page) -> None:
+    form.get_by_label("a program of my own").check()
+    form.get_by_label("Program and arguments").fill("python -m jupyterlab")
+    form.get_by_label("Hours of an interactive session").fill("1.5")
+    form.get_by_label("Session starts at").fill("2030-05-06T07:08")
+    submit(form)
+    expect(form).to_have_url(re.compile("/jobs/"))
+    spec = only_job(dashboard).spec
+    assert (spec.mode, spec.longest_s, spec.preemptible) == ("interactive", 5400.0, False)
+    assert spec.reserved_at_s == form.evaluate("new Date(2030, 4, 6, 7, 8).getTime() / 1000")
+    expect(form.locator("#facts")).to_contain_text("Reservation")

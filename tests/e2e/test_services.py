@@ -23,6 +23,7 @@ from tests.serving import CHECK, LIMIT_S, Load, a_service, answer, argv_of, endp
 RELOAD_S = 2.0  # from one reload of HAProxy to the next, as docs/services.md has it
 
 
+@pytest.mark.full
 @pytest.mark.timeout(400)
 def test_a_new_version_takes_the_place_of_the_old_one_without_a_failed_request(client: Client) -> None:
     with a_service(client, replicas=2, replicas_max=3) as job_id:

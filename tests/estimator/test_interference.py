@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gavel.estimator.conformance import a_measurement
-from gavel.estimator.pairs import pair_estimates
+from gavel.estimator.pairs import PRIOR_RATE, pair_estimates
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.tables import own_rows
-from gavel.ports import ThroughputEstimate, ThroughputSource
+from gavel.ports import ColocatedEstimate, ThroughputEstimate, ThroughputSource
 from gavel.types import FloatArray, Job, Measurement, PairRates
 from tests.builders import a_job, a_spec
 
@@ -298,3 +298,51 @@ def test_what_kinds_hold_survives_a_restart() -> None:
     assert row.held_bytes == 3 * GIB
     again = ReconciledThroughputs.from_table(estimator.table())
     assert offered(again, 6 * GIB) and not offered(again, 6 * GIB - 1)
+
+
+def kept_of(estimator: ReconciledThroughputs, kind: str, partner: str, name: str = "fast") -> ColocatedEstimate:
+    """How a job of the kind does beside one of the other kind."""
+    one, other = a_job("one", spec={"kind": kind}), a_job("other", spec={"kind": partner})
+    (estimate,) = estimator.colocated_estimates([(one, other)], name)
+    return estimate
+
+
+def test_what_a_job_keeps_beside_another_is_as_measured_in_that_direction() -> None:
+    slow = [each for each in colocated("cnn-b16", "mlp-b16", share=0.35) if each.kind == "cnn-b16"]
+    estimator = ReconciledThroughputs().learn([*alone(), *slow])
+    own, other = kept_of(estimator, "cnn-b16", "mlp-b16"), kept_of(estimator, "mlp-b16", "cnn-b16")
+    assert own.is_measured and own.kept_fraction == pytest.approx(0.35, abs=0.02)
+    assert not other.is_measured, "the other one has reported nothing beside it"
+    assert not kept_of(estimator, "cnn-b16", "mlp-b16", "slow").is_measured
+
+
+def test_nobody_keeps_more_beside_another_than_alone() -> None:
+    estimator = ReconciledThroughputs().learn([*alone(), *colocated("cnn-b16", "mlp-b16", share=1.4)])
+    assert kept_of(estimator, "cnn-b16", "mlp-b16").kept_fraction == 1.0
+
+
+def test_pairs_that_nobody_measured_are_as_other_pairs_suggest() -> None:
+    fresh = kept_of(ReconciledThroughputs().learn(alone()), "cnn-b16", "nobody/notebook")
+    assert not fresh.is_measured and fresh.kept_fraction == PRIOR_RATE
+    busy = [alone(), *(colocated(kind, "mlp-b16", share=0.1) for kind in KINDS if kind[:3] != "mlp")]
+    estimator = ReconciledThroughputs().learn([each for reports in busy for each in reports])
+    assert kept_of(estimator, "mlp-b256", "mlp-b16").kept_fraction < 0.4
+
+
+def test_a_kind_that_was_only_measured_beside_another_is_compared_with_what_is_expected_of_it_alone() -> None:
+    estimator = ReconciledThroughputs().learn(colocated("cnn-b16", "mlp-b16", share=0.5))
+    estimate = kept_of(estimator, "cnn-b16", "mlp-b16")
+    assert estimate.is_measured and 0.0 < estimate.kept_fraction <= 1.0
+
+
+def test_what_a_rank_needs_of_memory_is_what_it_states_or_what_was_seen() -> None:
+    reports = [replace(each, accelerator_memory_bytes=5 << 30) for each in alone()]
+    estimator = ReconciledThroughputs().learn(reports)
+    other = a_job("other", spec={"kind": "nobody/notebook"})
+    stated = [
+        a_job(f"{memory}", spec={"kind": "cnn-b16", "accelerator_memory_bytes": memory << 30}) for memory in (0, 2, 8)
+    ]
+    seen, less, more = estimator.colocated_estimates([(each, other) for each in stated], "fast")
+    assert (seen.needed_bytes >> 30, less.needed_bytes >> 30, more.needed_bytes >> 30) == (5, 5, 8)
+    (unknown,) = estimator.colocated_estimates([(other, stated[0])], "fast")
+    assert unknown.needed_bytes == 0

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from math import inf
 from typing import Any
 from unittest.mock import patch
 
@@ -18,9 +19,11 @@ from gavel.faults.clocks import EPOCH_S
 from gavel.mechanism import driver
 from gavel.mechanism.cluster import reconcile
 from gavel.mechanism.driver import Driver
-from gavel.mechanism.jobs import lifecycle
+from gavel.mechanism.jobs import infeasibility, lifecycle
 from gavel.mechanism.observing import observation
-from gavel.mechanism.planning import decision
+from gavel.mechanism.planning import decision, non_preemptible
+from gavel.mechanism.services import decision as services_decision
+from gavel.mechanism.services import tending
 from gavel.mechanism.tick import Tick
 from gavel.policies import inline
 from gavel.ports import AuditEntry, Changes, JobEvent
@@ -296,6 +299,41 @@ def the_accepted_checkpoint_is_deleted() -> Any:
             yield
 
     return both()
+
+
+@planted
+def a_session_gives_way() -> Any:
+    return instead(non_preemptible, "_holds_on", lambda tick, lease: False)
+
+
+@planted
+def a_gang_starts_with_a_lease_that_is_nearly_over() -> Any:
+    """It is extended once it was seen."""
+    return instead(reconcile, "replace", lambda lease, **_: lease)
+
+
+@planted
+def a_plan_that_fails_fails_its_job() -> Any:
+    return instead(infeasibility, "failure_under_plan", lambda *_: "")
+
+
+@planted
+def a_size_is_not_written_down() -> Any:
+    return instead(lifecycle, "resized", lambda job, size: job)
+
+
+@planted
+def a_service_keeps_its_replicas() -> Any:
+    """It is cancelled, and they go on."""
+    return instead(tending, "_dissolve", lambda tick, replicas: inf)
+
+
+@planted
+def a_replica_leaves_before_another_is_ready() -> Any:
+    def leaving(wanted: Any, staying: Sequence[Any], good: Sequence[Any], room: int) -> list[Any]:
+        return [each for each in staying if each not in good]
+
+    return instead(services_decision, "_leaving", leaving)
 
 
 # --- the nodes --------------------------------------------------------------------------------------------------

@@ -2,7 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from gavel.faults.records import scenario_of
 from gavel.faults.scenario import (
     Behaviour,
     ClientRequest,
@@ -14,6 +16,7 @@ from gavel.faults.scenario import (
     Scenario,
 )
 
+AT_THE_END_OF_A_ROUND = Path(__file__).with_name("museum") / "a_session_that_starts_at_the_end_of_a_round.json"
 ONE_NODE = (NodePlan(accelerator_type="fast", slots=1),)
 TWO_NODES = ONE_NODE * 2
 
@@ -167,5 +170,6 @@ NOTICED_IN = {
             faults=(Fault(at_s=0.1, kind=FaultKind.DELAY, target=0, lasts_s=60.0, amount=30.0),),
         ),
     ),
+    "a_gang_starts_with_a_lease_that_is_nearly_over": (540, scenario_of(AT_THE_END_OF_A_ROUND.read_text())),
 }
 """Bugs that seeds notice rarely: the seed and the scenario that always do."""

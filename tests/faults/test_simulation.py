@@ -19,7 +19,7 @@ from tests.faults.planted import PLANTED, SURVIVORS
 from tests.faults.scenes import NOTICED_IN
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
-SEEDS = range(0, 1000) if IS_FULL else range(0, 6)
+SEEDS = range(0, 1000) if IS_FULL else range(0, 9)
 PROCESSES = 2 if IS_FULL else 1
 KILLED_WITHIN = 500
 PLAIN, DURABLE = 2, 46  # seeds whose store is in memory, and SQLite on a file; neither needs the solver

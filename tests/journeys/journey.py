@@ -47,6 +47,7 @@ class Journey:
     generation: int = 0
     outputs: list[str] = field(default_factory=list)
     reports: list[dict[str, Any]] = field(default_factory=list)
+    plan: dict[str, int] = field(default_factory=dict)  # parameters of the execution plan
 
     def run(self, stop_step: int | None = None) -> list[int]:
         """Exit codes of one gang that resumes from the last checkpoint, and stops before the step."""
@@ -74,6 +75,7 @@ class Journey:
             **MACHINE,
             "HOME": str(self.root),
             "GAVEL_TOTAL_STEPS": "",
+            **{f"GAVEL_PLAN_{name.upper()}": str(value) for name, value in self.plan.items()},
             "RANK": str(rank),
             "LOCAL_RANK": str(rank),
             "WORLD_SIZE": str(self.world_size),

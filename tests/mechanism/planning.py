@@ -2,8 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from gavel.mechanism.cluster.feasibility import Feasibility
+from gavel.mechanism.planning.configurations import SizeInputs
 from gavel.mechanism.planning.planner import Ledger, plan_round
+from gavel.mechanism.planning.problem import Matrix
 from gavel.types import (
     AcceleratorType,
     Allocation,
@@ -56,3 +60,20 @@ class Planning:
     def plan(self) -> tuple[RoundPlan, dict[tuple[JobId, AcceleratorType], float]]:
         """The plan, and the ledger after it."""
         return plan_round(self.inputs, problem=self.problem, allocation=self.allocation, lag_rounds=self.lag_rounds)
+
+
+def size_inputs(matrix: Matrix, cluster: Cluster, **over: Any) -> SizeInputs:
+    """What sizes and plans are chosen from where no gang runs and a restart takes ten seconds."""
+    inputs: dict[str, Any] = {
+        "feasibility": Feasibility(cluster),
+        "matrix": matrix,
+        "marks": (),
+        "held": {},
+        "plan_held": {},
+        "staying": (),
+        "restart_s": {"": 10.0},
+        "round_duration_s": 60.0,
+        "of_own_kind": lambda job: job,
+        "now_s": 0.0,
+    }
+    return SizeInputs(**{**inputs, **over})

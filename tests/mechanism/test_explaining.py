@@ -127,6 +127,26 @@ def test_what_no_round_can_mend_is_said_with_its_figures(
     assert (why.position, why.binding) == (None, None)
 
 
+@pytest.mark.parametrize(
+    ("user", "of_guest", "of_session"),
+    [
+        ("ann", "It runs beside session note, on the same accelerators", "shares its accelerators with training j0."),
+        ("bob", "It runs beside a session of another user, on", "its accelerators with a training of another user."),
+    ],
+)
+def test_a_training_beside_a_session_says_so_and_names_no_job_of_another_user(
+    user: str, of_guest: str, of_session: str
+) -> None:
+    session = a_job("note", spec={"user": user, "longest_s": 60.0}, state=JobState.LEASED, generation=1)
+    guest = replace(JOB, state=JobState.LEASED, generation=1)
+    pair = ("note", "j0")
+    record = a_record("max_min_fairness", lease("note", combination=pair), lease("j0", combination=pair))
+    state = a_state(session, guest, record=record)
+    assert of_guest in explain(guest, state).message
+    assert of_session in explain(session, state).message
+    assert "beside" not in explain(replace(guest, state=JobState.QUEUED), state).message
+
+
 def test_before_the_first_round_a_job_has_its_place_already() -> None:
     why = explain(JOB, a_state(JOB, a_job("a-first")))
     sentence = "The first round takes the job into account."

@@ -36,6 +36,15 @@ def the_end(outcome: GangOutcome, code: int = 0, **job: object) -> Ended:
     return event
 
 
+def test_a_session_that_is_over_has_done_what_it_reported_and_no_more() -> None:
+    over = "The session has had the 60 s that it was granted."
+    leased = a_leased_job(over=over, spec={"total_steps": 100}, steps_reported=7)
+    end = ended(leased, a_gang(GangExit(outcome=GangOutcome.PREEMPTED, exit_code=75, message="stopped")), 20.0)
+    assert end is not None
+    after, _ = step(leased, end)
+    assert (after.state, after.steps_done, after.message) == (JobState.COMPLETED, 7, leased.over)
+
+
 def test_a_launch_raises_the_token_and_starts_the_reports_anew() -> None:
     job, line = step(a_job(report_sequence=9, steps_done=40), launched(generation=2))
     assert (job.state, job.generation, job.attempt, job.report_sequence) == (JobState.LEASED, 2, 1, 0)

@@ -2,13 +2,15 @@
 
 from typing import Any
 
+import pytest
+
 from gavel.mechanism.planning.non_preemptible import staying, without_ended
 from gavel.mechanism.tick import Tick
 from gavel.ports import Snapshot
 from gavel.types import Job, JobState, Lease, NodeState, NodeStatus, Observation
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_backfill import a_lease, a_plan
-from tests.mechanism.world import World
+from tests.mechanism.world import World, a_cluster_of_nodes
 
 DRAINING = NodeStatus(name="node-0", state=NodeState.DRAINING, is_cordoned=True, drain_by_s=14.0)
 
@@ -60,6 +62,43 @@ def test_a_packed_gang_stays_with_its_partner_only_if_both_stay() -> None:
 def test_leases_that_were_cut_are_no_part_of_the_plan_to_go_on_from() -> None:
     cut, live = a_lease("a", 1, "fast-0", expires_at_s=4.0), a_lease("b", 1, "fast-0", starts_at_s=4.0)
     assert without_ended(a_plan([cut, live]), 8.0).leases == (live,)
+
+
+def test_a_drain_that_is_taken_back_leaves_it_its_workers() -> None:
+    """Its lease had been cut at the end of the window, and the next round gave its worker to somebody else."""
+    world = World(cluster=a_cluster_of_nodes(n0="fast", n1="fast"))
+    session = world.submit(10_000, preemptible=False)
+    world.run(lambda: world.job(session).has_reported)
+    others = [world.submit(10_000, user="bob") for _ in range(3)]
+    node = next(name for name in ("n0", "n1") if session in world.holding(name))
+    next_round_s = world.store.snapshot().round_records[-1].plan.ends_at_s
+    world.ask("node.drain", f"node/{node}", window_s=next_round_s + 4.0 - world.clock.now_s())
+    world.run_until_s(next_round_s + 2.0)
+    world.ask("node.uncordon", f"node/{node}")
+    world.run_until_s(next_round_s + 40.0)
+    job = world.job(session)
+    assert (job.state, job.generation, job.preemptions) == (JobState.LEASED, 1, 0)
+    assert all(world.job(each).losses == 0 for each in others)
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_a_drain_that_is_taken_back_after_the_next_round_was_planned_leaves_it_there(others: int) -> None:
+    """1 the drain would end it with the round, 2 the next one is planned without it, or with it on the other node, 3
+    the node is opened again before the round ends."""
+    world = World(cluster=a_cluster_of_nodes(n0="fast", n1="fast"))
+    session = world.submit(10_000, preemptible=False)
+    world.run(lambda: world.job(session).has_reported)
+    later = [world.submit(10_000, user="bob") for _ in range(others)]
+    node = next(name for name in ("n0", "n1") if session in world.holding(name))
+    force = world.store.snapshot().round_records[-1].plan
+    world.ask("node.drain", f"node/{node}", window_s=force.ends_at_s - world.clock.now_s())
+    world.run(lambda: world.store.snapshot().round_records[-1].plan.round_index > force.round_index)
+    assert world.clock.now_s() < force.ends_at_s
+    world.ask("node.uncordon", f"node/{node}")
+    world.run_until_s(force.ends_at_s + 40.0)
+    job = world.job(session)
+    assert (job.state, job.generation, job.preemptions) == (JobState.LEASED, 1, 0)
+    assert all(world.job(each).losses == 0 for each in later)
 
 
 def test_it_is_never_measured_in_a_lease_that_ends_with_its_round() -> None:

@@ -4,6 +4,7 @@ import os
 from collections import Counter
 
 import numpy as np
+import pytest
 from scipy.optimize import Bounds, LinearConstraint, milp
 
 from gavel.mechanism.cluster.feasibility import Room, Workers
@@ -96,3 +97,17 @@ def test_no_node_is_overfull_and_nearly_as_much_is_used_as_could_be() -> None:
         used += sum(map(len, placed.values()))
         best += exact_workers(cluster, gangs)
     assert used >= LEAST_UTILISATION * best, f"{used} workers of {best}"
+
+
+@pytest.mark.parametrize("seed", range(INSTANCES))
+def test_a_gang_that_some_node_holds_gets_the_node_that_has_least_to_spare(seed: int) -> None:
+    """Of nodes with as few ranks to spare the one with the fewest free workers, and of these the first."""
+    cluster, gangs = an_instance(seed)
+    room = Room(cluster, {})
+    node_of = {worker.id: room.index_of[worker.node] for worker in cluster.workers}
+    for size, needs in gangs.values():
+        fits, free = room.ranks("a", needs).copy(), room.count["a"].copy()
+        able = [(int(fits[node]), int(free[node]), node) for node in range(len(fits)) if fits[node] >= size]
+        workers = room.take("a", needs, size)
+        if able:
+            assert workers is not None and {node_of[worker] for worker in workers} == {min(able)[2]}

@@ -109,3 +109,44 @@ def test_of_two_jobs_that_part_the_one_that_is_pinned_stays() -> None:
     for pinned in (0, 1):
         placed = place([(0, "fast", 1), (1, "fast", 1)], a_layout(2), held, pinned={pinned})
         assert placed == {pinned: ids(0, 0), 1 - pinned: ids(0, 1)}
+
+
+NODE = 8
+sizes_that_divide_a_node = st.lists(st.sampled_from([1, 2, 4, 8]), max_size=40)
+
+
+def _as_many_as_fit(sizes: list[int], workers: int) -> list[int]:
+    fitting: list[int] = []
+    for size in sizes:
+        if sum(fitting) + size <= workers:
+            fitting.append(size)
+    return fitting
+
+
+@settings(max_examples=200 if IS_FULL else 30)
+@given(sizes_that_divide_a_node, st.integers(1, 6))
+def test_gangs_whose_sizes_divide_a_node_each_have_one(drawn: list[int], nodes: int) -> None:
+    """They may fill the cluster to the last worker: what smaller ones leave is no hole for a larger one."""
+    layout = a_layout(*[NODE] * nodes)
+    sizes = _as_many_as_fit(drawn, NODE * nodes)
+    placed = place([(row, "fast", size) for row, size in enumerate(sizes)], layout, {})
+    assert [layout.nodes(placed[row]) for row in range(len(sizes))] == [1] * len(sizes)
+
+
+@settings(max_examples=200 if IS_FULL else 30)
+@given(st.data(), sizes_that_divide_a_node, st.integers(1, 6))
+def test_gangs_of_a_whole_node_have_one_each_while_there_is_a_free_one(
+    data: st.DataObject, drawn: list[int], nodes: int
+) -> None:
+    """Some gangs of a round before stay where they are, and any others come: smaller ones take no node from larger."""
+    layout = a_layout(*[NODE] * nodes)
+    before = _as_many_as_fit(drawn, NODE * nodes)
+    held = place([(row, "fast", size) for row, size in enumerate(before)], layout, {})
+    stay = [row for row in held if data.draw(st.booleans())]
+    coming = _as_many_as_fit(data.draw(sizes_that_divide_a_node), NODE * nodes - sum(before[row] for row in stay))
+    gangs = [(row, "fast", before[row]) for row in stay]
+    gangs += [(len(before) + index, "fast", size) for index, size in enumerate(coming)]
+    placed = place(gangs, layout, held)
+    whole = [row for row, _, size in gangs if size == NODE and row not in stay]
+    free = nodes - len({layout.node_of[worker] for row in stay for worker in held[row]})
+    assert sum(layout.nodes(placed[row]) == 1 for row in whole) == min(len(whole), free)

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.jobs.sizes import resized, under_plan, variants_of
 from gavel.mechanism.planning.configurations import OPTIMISM
-from gavel.mechanism.planning.sizes import ConfiguredJobs, SizeInputs, in_their_sizes
+from gavel.mechanism.planning.sizes import ConfiguredJobs, in_their_sizes
 from gavel.ports import ThroughputMatrix
 from gavel.types import AcceleratorType, ExecutionPlan, InfeasibleType, Job, JobSpec
 from tests.builders import a_cluster, a_job
+from tests.mechanism.planning import size_inputs
 
 TYPES = ("fast", "slow")
 Rates = Mapping[tuple[str, int, str], float]  # by plan, size and type; what is missing was not measured
@@ -51,18 +52,13 @@ def believing(rates: Rates) -> Any:
 
 
 def chosen(jobs: Sequence[Job], rates: Rates, **over: Any) -> ConfiguredJobs:
-    inputs: dict[str, Any] = {
-        "feasibility": Feasibility(a_cluster(fast=4, slow=4)),
-        "matrix": believing(rates),
-        "marks": (),
-        "held": {},
-        "plan_held": {},
-        "staying": (),
-        "restart_s": {"": 10.0},
-        "round_duration_s": 60.0,
-        "of_own_kind": lambda job: job,
-    }
-    return in_their_sizes(jobs, SizeInputs(**{**inputs, **over}))
+    return in_their_sizes(jobs, size_inputs(believing(rates), a_cluster(fast=4, slow=4), **over))
+
+
+def test_without_any_accelerator_type_jobs_are_as_they_were() -> None:
+    """All nodes are away, and a gang that may not be preempted is still on one: the scheduler stopped there."""
+    jobs = [planned("j", plans("a", "b")), elastic("k", plans("a", sizes=(1, 2)), (1, 2))]
+    assert chosen(jobs, {}, feasibility=Feasibility(a_cluster())).jobs == jobs
 
 
 rate = st.floats(0.1, 100.0)

@@ -145,6 +145,26 @@ def test_a_job_that_fails_under_another_plan_goes_on_under_the_one_that_ran_and_
     assert (mark.kind, mark.accelerator_type) == ("net[b]", "fast")
 
 
+def test_a_first_gang_that_tries_an_unknown_plan_and_fails_leaves_the_plan_and_not_the_job() -> None:
+    """Another job of the kind has run under a, so b is tried first: its user listed a, too."""
+    world = a_world(fast=1)
+    other = submit(world, plans("a"), steps=100)
+    world.run(lambda: world.is_done(other))
+    job_id = submit(world, plans("a", "b"))
+    fail_under(world, job_id, "b", "ValueError: heads do not divide")
+    assert world.job(job_id).state is JobState.QUEUED and "after plan a had run" in world.job(job_id).message
+    world.run(lambda: world.job(job_id).has_reported)
+    assert world.job(job_id).plan == "a"
+
+
+def test_a_first_gang_that_fails_while_no_plan_is_known_fails_the_job() -> None:
+    """It is not the plan then, as far as anybody can know."""
+    world = a_world(fast=1)
+    job_id = submit(world, plans("a", "b"))
+    fail_under(world, job_id, "a", "ModuleNotFoundError: no module named train")
+    assert world.job(job_id).state is JobState.FAILED and world.store.snapshot().infeasible == ()
+
+
 def test_a_job_whose_plan_ran_before_fails_as_any_other() -> None:
     world = a_world(fast=1)
     job_id = submit(world, plans("a"))

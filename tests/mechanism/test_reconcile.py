@@ -61,6 +61,14 @@ def test_a_round_planned_ahead_launches_nothing_but_extends_who_stays() -> None:
     assert renewed.resources[0].lease_expires_at_s == 25.0
 
 
+def test_a_gang_that_stays_starts_with_the_lease_of_the_newest_round() -> None:
+    """It got that only once it was seen: too late, where it started in the last two ticks of a round."""
+    ahead = a_plan(a_lease(round_index=2), a_lease("b", 2, ("fast-1",), round_index=2), round_index=2)
+    now = a_plan(a_lease(), a_lease("b", 1, ("fast-1",)))
+    launched = decide([now, ahead], [a_job("a"), a_job("b")], at_s=9.0).launches
+    assert [(lease.job_id, lease.generation, lease.expires_at_s) for lease in launched] == [("a", 1, 20), ("b", 1, 10)]
+
+
 def test_a_job_that_moves_waits_for_its_old_gang_to_end() -> None:
     """1. Round 2 moves a to another worker. 2. While the old gang lives nothing starts. 3. Once it is over, it does."""
     plans = [a_plan(a_lease()), a_plan(a_lease(generation=2, workers=("fast-1",), round_index=2), round_index=2)]

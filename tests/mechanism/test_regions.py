@@ -13,9 +13,11 @@ from gavel.mechanism.planning.regions import (
     RegionProblem,
     choose_homes,
     equal_share,
+    expected_gbit_s,
     gains,
     shared_rates,
 )
+from gavel.types.regions import LinkCopies
 
 TERMS = MoveTerms(margin_fraction=0.25, horizon_s=36_000.0)
 
@@ -139,6 +141,16 @@ def test_no_move_that_pays_is_left(asked: RegionProblem) -> None:
     stayed = asked.may_move & (homes.region == asked.home) & (asked.home != NO_REGION)
     left = gains(replace(asked, home=homes.region, may_move=stayed), TERMS)
     assert not (left.is_faster & left.is_worth & (left.gain_usd > 0)).any()
+
+
+@given(stated=st.floats(1e-3, 1e4), gigabytes=st.floats(0.01, 1e4), seconds=st.floats(1e-3, 1e6))
+def test_the_expected_bandwidth_is_between_the_stated_and_the_measured_one(
+    stated: float, gigabytes: float, seconds: float
+) -> None:
+    copies = LinkCopies(origin="eu", target="us", copies=3, gigabytes=gigabytes, seconds=seconds)
+    expected, measured = expected_gbit_s(stated, copies), 8 * gigabytes / seconds
+    assert min(stated, measured) * (1 - 1e-9) <= expected <= max(stated, measured) * (1 + 1e-9)
+    assert expected_gbit_s(stated, None) == stated
 
 
 @given(asked=problems())

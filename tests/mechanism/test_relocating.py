@@ -22,6 +22,7 @@ from gavel.simulator.cluster import VirtualCluster
 from gavel.simulator.oracle import OracleThroughputs
 from gavel.simulator.simulation import LEASE_GRACE_S, World
 from gavel.types import Cluster, Job, JobSpec, JobState, Node, Observation, Reason, Residence, Tier, Worker
+from gavel.types.regions import LinkCopies
 from tests.builders import a_job
 from workloads.traces.job import TraceJob
 
@@ -185,6 +186,40 @@ def test_a_job_whose_data_nobody_can_reach_waits_for_them() -> None:
         elif "n-us" not in {node.name for node in run.backend.observe().cluster.nodes}:
             run.backend.return_node("n-us")
     assert list(run.now()["a"].received_s) == ["v100@us"]
+
+
+@pytest.mark.parametrize("data_bytes", [0, GB])
+def test_a_job_leaves_a_region_that_is_gone_for_long_if_its_data_are_not_there(data_bytes: int) -> None:
+    """1 it runs in us, 2 us is lost, 3 after half an hour it goes on in eu; with data in us it waits for us."""
+    run = Run(cluster(eu=["v100"], us=["v100"]), RegionsSection(interval_s=0.0, leave_after_s=1800.0))
+    wanted = [job("a", data_region="us" if data_bytes else "", data_bytes=data_bytes, hours=2, regions=("us", "eu"))]
+    lost, homes = False, dict[float, str]()
+    run.backend.drain_node("n-eu")
+    for now_s, jobs in run.jobs(wanted):
+        if now_s >= 600 and not lost:
+            lost = True
+            assert jobs["a"].spec.home == "us" and jobs["a"].received_s
+            run.backend.drain_node("n-us")
+            run.backend.return_node("n-eu")
+        homes[now_s] = jobs["a"].spec.home
+        if now_s > 4000 and data_bytes:
+            break
+    assert {home for at_s, home in homes.items() if at_s < 600 + 1800} <= {"us", ""}
+    after = run.now()["a"]
+    assert after.spec.home == ("us" if data_bytes else "eu")
+    assert (after.state is JobState.COMPLETED) is not bool(data_bytes)
+
+
+def test_a_copy_takes_as_long_as_the_last_ones_did() -> None:
+    """8 Gbit/s is stated, and 99 GB took 99 times 8 s: with the stated speed for 1 GB that is 100 GB in 793 s."""
+    jobs = {"a": a_job("a", spec={"regions": ("us",), "data_region": "eu", "data_bytes": 100 * GB, "kind": "k"})}
+    measured = LinkCopies(origin="eu", target="us", copies=9, gigabytes=99.0, seconds=792.0)
+    for copies, seconds in (((), 100.0), ((measured,), 793.0)):
+        where = in_regions(cluster(eu=["v100"], us=["v100"]))
+        seen = Observation(observed_at_s=0.0, cluster=where, link_copies=copies)
+        tick = Tick.of(0.0, seen, Snapshot(version=1, jobs=jobs, tiers={"gold": Tier(name="gold")}))
+        Relocation(RegionsSection(gbit_s=8.0)).settle(tick, OracleThroughputs(RATES))
+        assert tick.jobs["a"].residence.copy_s == pytest.approx(seconds)
 
 
 def test_losing_a_region_leaves_the_others_as_they_are() -> None:

@@ -42,6 +42,10 @@ class ServingCluster(WatchedCluster):
         self.seen = replace(seen, gangs=gangs)
         return self.seen
 
+    def forget_gangs(self) -> None:
+        """Nobody knows of any gang any more, as after a loss of all nodes with their disks."""
+        self._gangs.clear()
+
     def _endpoint(self, job_id: str, generation: int) -> str:
         gang = next(
             each
@@ -161,6 +165,18 @@ def test_a_service_that_is_cancelled_takes_its_replicas_with_it_after_their_drai
     ends = [there.world.job(each) for each in replicas]
     assert [each.state for each in ends] == [JobState.COMPLETED] * 2
     assert all(each.finished_at_s and each.finished_at_s >= at_s + DRAIN_S for each in ends)
+
+
+def test_a_replica_that_is_to_end_and_is_lost_without_a_trace_has_ended() -> None:
+    """It waited for ever, as a job that nobody wants and nobody ends."""
+    there = ServiceWorld(four_nodes(), replicas=1, others=0)
+    there.run(there.is_whole)
+    (replica,) = there.replicas
+    there.world.store.request_cancel(there.id, now_s=there.world.clock.now_s())
+    there.run(lambda: bool(there.world.job(replica.id).over))
+    there.world.backend.forget_gangs()
+    there.run(lambda: there.world.job(replica.id).state.is_terminal)
+    assert there.world.job(replica.id).message == "The service of the replica has ended."
 
 
 def test_a_service_that_is_paused_has_no_replicas_until_it_is_resumed() -> None:

@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.cluster.feasibility import Feasibility
-from gavel.mechanism.planning.sizes import SizeInputs, in_their_sizes
-from gavel.ports import ThroughputMatrix
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.observing.accounting import isolated_rates
+from gavel.mechanism.planning.configurations import SpeedInputs, configurations_of
+from gavel.mechanism.planning.problem import Matrix
+from gavel.mechanism.planning.sizes import in_their_sizes
+from gavel.ports import ThroughputEstimate, ThroughputMatrix
 from gavel.types import AcceleratorType, InfeasibleType, Job, JobSpec
 from tests.builders import a_cluster, a_job
+from tests.mechanism.planning import size_inputs
 
 SIZES = (1, 2, 4, 8)
 
@@ -24,7 +28,7 @@ def all_measured(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> 
     )
 
 
-def measured_up_to(largest: int) -> object:
+def measured_up_to(largest: int) -> Matrix:
     """The same, but what is larger was not measured."""
 
     def matrix(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
@@ -39,19 +43,8 @@ def measured_up_to(largest: int) -> object:
     return matrix
 
 
-def chosen(jobs: Sequence[Job], workers: int, **over: object) -> list[int]:
-    inputs = {
-        "feasibility": Feasibility(a_cluster(fast=workers)),
-        "matrix": all_measured,
-        "marks": (),
-        "held": {},
-        "plan_held": {},
-        "staying": (),
-        "restart_s": {"": 10.0},
-        "round_duration_s": 60.0,
-        "of_own_kind": lambda job: job,
-    }
-    sized = in_their_sizes(jobs, SizeInputs(**{**inputs, **over})).jobs  # type: ignore[arg-type]
+def chosen(jobs: Sequence[Job], workers: int, matrix: Matrix = all_measured, **over: object) -> list[int]:
+    sized = in_their_sizes(jobs, size_inputs(matrix, a_cluster(fast=workers), **over)).jobs
     assert [job.id for job in sized] == [job.id for job in jobs]
     return [job.spec.scale_factor for job in sized]
 
@@ -112,3 +105,34 @@ def test_a_job_that_is_given_nothing_would_start_in_its_smallest_possible_size()
 def test_without_workers_or_jobs_nothing_is_chosen(workers: int) -> None:
     assert chosen([], workers) == []
     assert chosen([elastic("j")], workers) == [1]
+
+
+def test_the_isolated_speed_is_over_the_sizes_that_a_job_may_be_given_now() -> None:
+    """And the accounting counts by it, whatever the size in force."""
+    jobs, layout = [a_job("r"), elastic("j")], Layout(a_cluster(fast=8))
+    for most, largest in ((0, 1), (2, 4), (8, 8)):
+        speeds = SpeedInputs(
+            feasibility=layout.feasibility, matrix=measured_up_to(most), marks=(), of_own_kind=lambda job: job
+        )
+        choice = configurations_of(jobs, speeds)
+        assert choice is not None and choice.jobs.tolist() == [1] and choice.sizes.tolist() == list(SIZES)
+        assert (choice.steps_per_s[0, 0] > 0).tolist() == [size <= largest for size in SIZES]
+        specs = [job.spec for job in jobs]
+        (_, whole) = isolated_rates(specs, [2, 2], layout, estimated, choice)[1]
+        assert whole == pytest.approx(10.0 * largest**0.8)
+    assert configurations_of(jobs[:1], speeds) is None
+
+
+def estimated(spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[ThroughputEstimate, ...]:
+    rates = all_measured([spec], types).steps_per_s[0].tolist()
+    return tuple(
+        ThroughputEstimate(
+            kind=spec.kind,
+            scale_factor=spec.scale_factor,
+            accelerator_type=name,
+            steps_per_s=rate,
+            relative_error=0.0,
+            source="measured",
+        )
+        for name, rate in zip(types, rates, strict=True)
+    )

@@ -32,8 +32,8 @@ def a_cluster_of_nodes(**nodes: str) -> Cluster:
 class WatchedCluster(VirtualCluster):
     """Remembers what it showed last: looking a second time would take reports away from the driver."""
 
-    def __init__(self, cluster: Cluster, *rest: Any) -> None:
-        super().__init__(cluster, *rest)
+    def __init__(self, cluster: Cluster, *rest: Any, **parts: Any) -> None:
+        super().__init__(cluster, *rest, **parts)
         self.whole, self.seen = cluster, super().observe()
         self.extended: list[ExtendLease] = []
 
@@ -74,7 +74,8 @@ class World:
         self.store = store or _where_jobs_share_alike()
         self.runner = runner or InlineRunner()
         cluster = cluster or a_cluster(fast=2, slow=2)
-        self.backend = WatchedCluster(cluster, rates, self.clock, switch_cost_s, settings.pop("gang_grace_s", 0.0))
+        grace_s, colocated = settings.pop("gang_grace_s", 0.0), settings.pop("colocated", None)
+        self.backend = WatchedCluster(cluster, rates, self.clock, switch_cost_s, grace_s, colocated=colocated)
         self.settings = Settings(**{"round_duration_s": 10.0, "lease_grace_s": GRACE_S, **settings})
         self.driver = self.new_driver()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gavel.policies.fast.cuts import lowest
+from gavel.linear.cuts import lowest
 from gavel.policies.fast.envelope import Market
 from gavel.policies.fast.face import greatest_beside
 from gavel.policies.max_total_relative_speed import MaxTotalRelativeSpeed

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from gavel.errors import SolveFailed
+from gavel.linear import simplex
 from gavel.policies import _serving, measures
-from gavel.policies.fast import max_min, price_search, reduction, simplex, turns
+from gavel.policies.fast import max_min, price_search, reduction, turns
 from gavel.policies.fast.congestion import Answer, Congestion, by_interior_point, by_simplex
 from gavel.policies.fast.envelope import Envelopes, Market
 from gavel.policies.fast.price_search import how_far, largest_paid

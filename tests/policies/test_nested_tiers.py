@@ -1,5 +1,6 @@
 """Tiers below tiers, and caps: the worked example, brute force, prices against the program, and what always holds."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -8,6 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.policies import CONTENDED
+from benchmarks.policies import a_problem as unequal
+from benchmarks.policies_hierarchical import in_teams
 from gavel.errors import InvalidProblem
 from gavel.mechanism.planning.caps import capped
 from gavel.policies import measures
@@ -286,3 +290,13 @@ def test_a_packed_pair_counts_half_for_the_cap_of_each() -> None:
     allocation = Hierarchical().allocate(packed)
     assert workers_promised(allocation, packed)[0].sum() == pytest.approx(0.5)
     assert (allocation.time_fraction[0] + allocation.time_fraction[2]).sum() == pytest.approx(1.0)
+
+
+@pytest.mark.full
+@pytest.mark.skipif("GAVEL_DATA" not in os.environ, reason="needs the published throughputs: GAVEL_DATA")
+def test_many_unclear_jobs_are_rearranged_by_prices() -> None:
+    """Of 16,384 jobs so many lie between two choices that the program, which would answer instead, takes minutes."""
+    problem = in_teams(unequal(16_384, CONTENDED, unique=True))
+    answer = Hierarchical().allocate(problem)
+    assert answer.solver == SOLVER
+    assert answer.certificate.dual_gap is not None and answer.certificate.dual_gap <= 1e-6

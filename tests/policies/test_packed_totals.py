@@ -5,6 +5,7 @@ import pytest
 
 from gavel.policies import measures, named_pairs
 from gavel.policies.fast import packed_totals
+from gavel.policies.fast.paying_pairs import PairPrices, Pairs
 from gavel.policies.max_total_relative_speed import MaxTotalRelativeSpeed
 from gavel.types import AllocationProblem, PairRates
 from tests.builders import a_problem
@@ -49,11 +50,35 @@ def test_the_total_is_that_of_the_program_over_all_named_pairs(seed: int) -> Non
     assert ours == pytest.approx(by_program, rel=1e-7)
 
 
-def test_pairs_listed_block_by_block_give_the_same_total(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packed_totals, "KEPT_JOBS", 4)
-    monkeypatch.setattr(packed_totals, "BLOCK", 4)
-    ours, by_program = total(a_packable_problem(3, jobs=14))
+@pytest.mark.parametrize("kinds", [1, 40])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_total_is_the_same_where_all_jobs_are_of_one_kind_or_each_of_its_own(seed: int, kinds: int) -> None:
+    ours, by_program = total(a_packable_problem(seed, jobs=14, kinds=kinds))
     assert ours == pytest.approx(by_program, rel=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_pairs_pay_if_any_does_and_those_that_gain_most_are_among_them(seed: int) -> None:
+    """Against all pairs, listed one by one."""
+    draw, problem = np.random.default_rng(seed), a_packable_problem(seed, jobs=12)
+    pair_rates, jobs = problem.pair_rates, len(problem.job_ids)
+    assert pair_rates is not None
+    prices = PairPrices(draw.random(jobs), draw.exponential(4.0, jobs), draw.exponential(1.0, 3))
+    named = named_pairs(problem)
+    gains = {}
+    for row, members in enumerate(named.combinations):
+        if len(members) == 2:
+            a, b = members
+            each = prices.step[[a, b]] @ named.throughput_steps_per_s[row] - prices.time[a] - prices.time[b]
+            runs = (named.throughput_steps_per_s[row] > 0).all(axis=0)
+            gains |= {(a, b, t): each[t] - problem.scale_factor[a] * prices.worker[t] for t in np.flatnonzero(runs)}
+    least = float(np.quantile(list(gains.values()), draw.choice([0.0, 0.9, 1.0]))) + 1e-6
+    entering = Pairs(problem).paying(prices, least, most=1_000)
+    got = list(zip(entering.first.tolist(), entering.second.tolist(), entering.types.tolist(), strict=True))
+    assert len(got) == len(set(got)) and set(got) <= {key for key, gain in gains.items() if gain > least - 1e-9}
+    assert bool(got) == any(gain > least for gain in gains.values())
+    if got:
+        assert max(gains.values()) == pytest.approx(max(gains[key] for key in got))
 
 
 def test_packing_is_worth_at_least_as_much_as_running_alone() -> None:

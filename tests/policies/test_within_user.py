@@ -1,6 +1,6 @@
 """Fair between users, fast within one: what the jobs of a user do with the user's part, and that nobody else pays."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gavel.errors import SolveFailed
+from gavel.linear.part_cuts import lowest_of_parts
 from gavel.policies import measures
-from gavel.policies.fast import rearranged, rearranged_alike
+from gavel.policies.fast import rearranged, rearranged_alike, rearranged_prices
 from gavel.policies.fast.rearranged_places import placed
 from gavel.policies.fast.rearranged_question import Asked
 from gavel.policies.fast.reduction import SOLVER
@@ -299,6 +301,27 @@ def test_classes_in_parts_come_to_the_greatest_total_of_all_jobs_by_themselves(s
     fractions, apart, _ = answer
     assert apart <= 1e-8 and fractions.min() >= 0.0 and fractions.sum(axis=1).max() <= 1 + 1e-9
     assert (asked.gain * fractions).sum() == pytest.approx((asked.gain * whole[0]).sum(), rel=1e-7)
+
+
+def fails(*_: object) -> None:
+    raise SolveFailed("highs answered unknown")
+
+
+@pytest.mark.parametrize("improved", [lowest_of_parts, fails])
+def test_many_different_jobs_are_placed_by_prices_as_all_at_once(
+    improved: Callable[..., object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where the prices of a sample cannot be improved: then more jobs are left to the linear program."""
+    problem, draw = arrays(240), np.random.default_rng(1)
+    rates = problem.throughput_steps_per_s * draw.lognormal(0.0, 0.3, 240)[:, None, None]
+    problem = replace(problem, throughput_steps_per_s=rates)
+    at_once = solved(problem)
+    monkeypatch.setattr(rearranged, "AT_ONCE", 20)
+    monkeypatch.setattr(rearranged_prices, "SAMPLE", 60)
+    monkeypatch.setattr(rearranged_prices, "lowest_of_parts", improved)
+    by_prices = solved(problem)
+    assert by_prices.solver == at_once.solver == SOLVER
+    assert claims(problem, by_prices) == pytest.approx(claims(problem, at_once), rel=1e-7)
 
 
 def test_ten_thousand_jobs_are_rearranged_without_the_program() -> None:

@@ -1,6 +1,7 @@
 """`gavel simulate` as a user runs it."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from gavel.cli.policy_table import COMPARED
 from gavel.client import Client
 from gavel.config import Settings
 from gavel.policies import fifo as first_come
+from gavel.simulator.setup import Workload
 from gavel.types import Scope
 from tests.api.conftest import Service, service
 
@@ -290,6 +292,20 @@ def test_a_policy_of_ones_own_folder_is_compared(trace: Path, tmp_path: Path) ->
     assert code == 0, output
     mine, fifo = json.loads((tmp_path / "out" / "results.json").read_text())["policies"].values()
     assert mine["figures"] == fifo["figures"]
+
+
+def test_execution_plans_are_exported_with_their_kinds_and_sizes(service: Service, tmp_path: Path) -> None:
+    token, path = service.token("operator", Scope.OPERATOR), tmp_path / "jobs.jsonl"
+    with Client(service.url, token) as client:
+        plans = ["data=1", {"parameters": {"tensor": 2}, "argv": ["false"]}]
+        job = client.submit(argv=["true"], total_steps=5, sizes=[1, 2], global_batch=64, plans=plans)
+    shell = {"GAVEL_URL": service.url, "GAVEL_TOKEN": token}
+    assert CliRunner().invoke(app, ["export-trace", str(path)], env=shell).exit_code == 0
+    (back,) = [each for each in Workload(text=str(path)).jobs() if each.id == job["id"]]
+    stored = service.store.job(job["id"]).spec
+    assert back.spec.plans == tuple(replace(plan, argv=()) for plan in stored.plans)
+    assert (back.spec.kind, back.spec.plan) == (stored.kind, stored.plan)
+    assert back.plan_steps_per_s == {"data=1": {1: {}, 2: {}}, "tensor=2": {2: {}}}  # nobody has measured them yet
 
 
 def test_the_services_history_is_exported_and_simulated(service: Service, tmp_path: Path) -> None:

@@ -57,9 +57,9 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
     """The plans that the production driver commits, by job name, and when each job ended."""
     clock = ManualClock()
     colocated = scenario.colocated or {}
-    costs_s = scenario.switch_cost_s
-    backend = VirtualCluster(scenario.cluster, RATES, clock, costs_s, LEASE_GRACE_S, colocated=colocated)
-    world = World(backend, clock, scenario.settings, OracleThroughputs(RATES, colocated), runner=RUNNER)
+    costs_s, rates = scenario.switch_cost_s, scenario.throughput
+    backend = VirtualCluster(scenario.cluster, rates, clock, costs_s, LEASE_GRACE_S, colocated=colocated)
+    world = World(backend, clock, scenario.settings, OracleThroughputs(rates, colocated), runner=RUNNER)
     world.add_tiers(scenario.tiers)
     ended, _ = world.run(jobs, 100_000)
     name_of = {job.id: job.spec.name for job in ended}
@@ -72,7 +72,7 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
 
 
 def rounds_of_lean(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
-    world = LeanWorld(jobs, scenario, RUNNER)
+    world = LeanWorld(jobs, scenario, RUNNER, is_elastic=any(job.spec.has_choice for job in jobs))
     plans = [(plan[0], {f"job-{index}": gang for index, gang in world.named(plan).items()}) for plan in world.rounds()]
     result = world.result()
     assert result.tally.failed_solves == 0  # else fallbacks were compared, and not what the policy answers

@@ -3,7 +3,7 @@
 import pytest
 
 from gavel.simulator.live_state import world_state
-from gavel.simulator.what_if import Live, _decided
+from gavel.simulator.what_if import Live, undecided
 from gavel.types import Cluster
 from tests.mechanism.world import World
 from tests.simulator.live import live_state_of
@@ -20,7 +20,7 @@ def a_live_state() -> Live:
 
 def test_jobs_go_on_with_their_steps_their_workers_and_their_lags() -> None:
     live = a_live_state()
-    decided, last = _decided(live), live.last
+    decided, last = undecided(live), live.last
     assert last is not None
     rows = range(len(decided.jobs))
     state = world_state(
@@ -39,7 +39,7 @@ def test_jobs_go_on_with_their_steps_their_workers_and_their_lags() -> None:
 
 def test_a_gang_whose_workers_are_gone_waits() -> None:
     live = a_live_state()
-    decided = _decided(live)
+    decided = undecided(live)
     rows = range(len(decided.jobs))
     state = world_state(decided.jobs, decided.problem, rows, cluster=Cluster(), last=live.last, now_s=live.now_s)
     assert set(state.active.workers) == {()} and (state.active.counts["column"] == -1).all()

@@ -78,14 +78,17 @@ CUT = """() => {
 }"""
 
 
+@pytest.mark.full
 def test_no_text_is_cut(page: Page) -> None:
     assert page.evaluate(CUT) == []
 
 
+@pytest.mark.full
 def test_nothing_is_written_as_python_has_it(page: Page) -> None:
     assert REPRS.search(page.inner_text("body")) is None
 
 
+@pytest.mark.full
 def test_every_table_has_rows_and_every_plot_a_line(page: Page) -> None:
     assert page.locator("table").count() >= 2 and page.locator("figure").count() >= 4
     for table in page.locator("table").all():
@@ -111,7 +114,7 @@ def test_legends_name_each_line_beside_the_curves(page: Page) -> None:
 STROKES = "all => all.map(each => getComputedStyle(each).stroke)"
 
 
-@pytest.mark.small("light")
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_policies_types_and_tiers_have_different_colours(
     scheme: str, reports: dict[str, Path], browser: Browser
@@ -153,6 +156,7 @@ def test_colours_differ_in_lightness_and_stand_out_from_the_page(family: str) ->
             assert (high + 0.05) / (low + 0.05) >= 3
 
 
+@pytest.mark.full
 def test_shares_are_per_cent_and_headers_have_units(reports: dict[str, Path], browser: Browser) -> None:
     page = browser.new_page()
     page.goto(reports["jobs"].as_uri())

@@ -1,6 +1,6 @@
 """Which schedules the evaluation compares: every policy but those left out with a reason, the default first."""
 
-from benchmarks.evaluation_quality import FEW, HEADLINES, STREAMS, measured, runs
+from benchmarks.evaluation_quality import FEW, HEADLINES, STREAMS, measured, runs, title_of
 from gavel.config import Settings
 from gavel.policies import registry
 from gavel.simulator.report import JobResult
@@ -64,3 +64,10 @@ def test_the_shortest_quarter_is_of_gangs_if_there_are_any() -> None:
     row = measured([*alone, *gangs], 1.0)
     assert row.shortest == 4.0 and row.share_rho == 2 / 6
     assert row.slowdown == {1: 1.75, 2: 4.0, 4: 1.0} and row.median_slowdown[1] == 1.5
+
+
+def test_the_mean_time_alone_stands_above_the_table() -> None:
+    """No schedule has a mean below it, so it says how much a better one could bring."""
+    of_run = measured([a_row(1, 7200.0, 3600.0), a_row(4, 7200.0, 7200.0)], 1.0)
+    assert of_run.alone_h == 1.5
+    assert title_of(STREAMS[0], (0, 2), alone_h=of_run.alone_h).endswith(", jobs 0 to 2; alone 1.5 h in the mean")

@@ -16,7 +16,18 @@ from hypothesis.extra import numpy as npst
 
 from gavel.store import codec
 from gavel.store.samples import round_record, same
-from gavel.types import Cluster, Job, JobState, PlanInputs, PlannedJobs, RoundRecord
+from gavel.types import (
+    Cluster,
+    Job,
+    JobState,
+    PlanInputs,
+    PlannedJobs,
+    Reason,
+    Residence,
+    RoundPlan,
+    RoundRecord,
+    WorkDone,
+)
 from tests.builders import a_spec
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
@@ -72,6 +83,38 @@ def test_a_job_comes_back(
         exit_code=exit_code,
     )
     assert codec.job(row_of(job)) == job
+
+
+def test_of_a_round_the_two_newest_plans_are_kept_and_of_many_rounds_the_last_ones() -> None:
+    def row_of(plan: RoundPlan) -> SimpleNamespace:
+        return SimpleNamespace(round_index=plan.round_index, plan=zlib.compress(codec.dump(plan).encode()))
+
+    first = round_record(7).plan
+    plans = [replace(first, leases=first.leases * count) for count in range(9)]
+    rows = [row_of(plan) for plan in (*plans, *(round_record(100 + index).plan for index in range(99)))]
+    for _ in range(2):
+        for row in rows[:9]:
+            assert codec.plan(row).round_index == 7
+        assert sum(plan.round_index == 7 for plan in codec._PLANS.values()) == 2
+        for row in rows[9:]:
+            assert codec.plan(row) is codec.plan(row)
+        assert len(codec._PLANS) <= codec.PLANS_KEPT
+    assert [codec.plan(row) for row in rows[:9]] == plans
+
+
+def test_what_a_job_has_by_default_is_not_written() -> None:
+    assert codec.progress(Job(id="j1", spec=a_spec())) == "{}"
+    assert json.loads(codec.progress(Job(id="j1", spec=a_spec(), losses=2, metrics={}))) == {"losses": 2}
+
+
+def test_the_default_of_a_stored_field_says_nothing() -> None:
+    """Rows leave it out: another default would change what they say."""
+    others = {name: default for name, default in codec._JOB_PROGRESS if default}
+    assert others == {"reason": Reason.PENDING_EVALUATION, "work": WorkDone(), "residence": Residence()}
+    assert (WorkDone(), Residence()) == (
+        WorkDone(units=0.0, steps=0, seconds=0.0),
+        Residence(region="", copies=(), moved_from="", arrives_at_s=0.0, copy_s=0.0, moves=0, why=""),
+    )
 
 
 def test_read_only_mappings_come_back_as_equal_ones() -> None:

@@ -18,9 +18,10 @@ from sqlalchemy import Engine, event
 
 from gavel.errors import InvariantViolated, StaleVersion, StoreUnavailable
 from gavel.ports import Changes, JobEvent, JobFilter
+from gavel.store import codec
 from gavel.store.samples import round_record
 from gavel.store.sql import SqlStore
-from gavel.types import JobState, Tier, User
+from gavel.types import Job, JobState, Tier, User
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode
 from tests.builders import a_spec
 from tests.store.conftest import OpenStore
@@ -40,6 +41,88 @@ def another_writer(database: Path) -> Iterator[None]:
 
 def submit(store: SqlStore, key: str | None = None) -> str:
     return store.submit(a_spec(), key=key, body_hash="h", now_s=1.0).job.id
+
+
+# --- what is read again -----------------------------------------------------------------------------------------
+
+
+def test_what_was_written_since_is_found_by_an_index(open_store: OpenStore, database: Path) -> None:
+    """By the scheduler and by those who follow the feed: else each look takes longer with all jobs that were kept."""
+    store = open_store()
+    submit(store)
+    position = store.feed(after=None).position
+    store.snapshot()
+    job = store.job(submit(store))
+    asked: list[tuple[str, Any]] = []
+
+    def ask(_connection: object, _cursor: object, sql: str, given: Any, *_: object) -> None:
+        asked.append((sql, given))
+
+    event.listen(Engine, "before_cursor_execute", ask)
+    try:
+        assert job.id in store.snapshot().jobs
+        assert [item.id for _, item in store.feed(after=position).items if isinstance(item, Job)] == [job.id]
+    finally:
+        event.remove(Engine, "before_cursor_execute", ask)
+    connection = sqlite3.connect(database)
+    plans = [line[3] for sql, given in asked for line in connection.execute(f"EXPLAIN QUERY PLAN {sql}", given)]
+    connection.close()
+    assert any("ix_jobs_change" in each for each in plans)
+    assert not [each for each in plans if each.startswith("SCAN jobs")]
+
+
+def test_only_what_others_have_written_is_decoded_again(open_store: OpenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    store, other = open_store(), open_store()
+    ids = [submit(store) for _ in range(3)]
+    snapshot = store.snapshot()
+    mine, both = (replace(snapshot.jobs[each], steps_reported=7, metrics={"loss": 0.5}) for each in ids[:2])
+    other.request_pause(both.id, is_paused=True, now_s=2.0)
+    store.commit(snapshot.version, Changes(jobs=(mine, both)))
+    other.request_cancel(ids[2], now_s=3.0)
+    decoded: list[str] = []
+    read = codec.job
+
+    def counted(row: Any) -> Job:
+        decoded.append(row.id)
+        return read(row)
+
+    monkeypatch.setattr(codec, "job", counted)
+    seen = store.snapshot().jobs
+    assert decoded == ids[1:]
+    assert seen == open_store().snapshot().jobs and seen[mine.id] == replace(mine, version=2)
+
+
+def test_a_plan_that_this_process_has_written_is_not_decoded_again(open_store: OpenStore) -> None:
+    store, record = open_store(), round_record(1)
+    amended = replace(record.plan, leases=())
+    version = store.commit(store.snapshot().version, Changes(round=record))
+    assert [each.plan is record.plan for each in store.snapshot().round_records] == [True]
+    store.commit(version, Changes(amended=amended))
+    assert [each.plan is amended for each in store.snapshot().round_records] == [True]
+    assert store.round(1).plan is amended
+
+
+def test_a_job_is_written_whole_whether_or_not_its_state_changes(open_store: OpenStore, database: Path) -> None:
+    """In one commit, and once more after its end, of which the reason and the instant may change."""
+    store = open_store()
+    ids = [submit(store) for _ in range(3)]
+    jobs = store.snapshot().jobs
+    runs = replace(jobs[ids[0]], state=JobState.LEASED, generation=1)
+    waits = replace(jobs[ids[1]], generation=2, losses=1)
+    ends = replace(jobs[ids[2]], state=JobState.CANCELLED, finished_at_s=7.0)
+    version = store.commit(store.snapshot().version, Changes(jobs=(runs, waits, ends)))
+    later = replace(ends, finished_at_s=9.0), replace(runs, steps_done=5)
+    store.commit(version, Changes(jobs=later))
+    connection = sqlite3.connect(database)
+    columns = "state, generation, steps_done, finished_at_s, version"
+    rows = dict(zip(ids, connection.execute(f"SELECT {columns} FROM jobs ORDER BY id"), strict=True))
+    connection.close()
+    assert rows == {
+        ids[0]: ("LEASED", 1, 5, None, 3),
+        ids[1]: ("QUEUED", 2, 0, None, 2),
+        ids[2]: ("CANCELLED", 0, 0, 9.0, 3),
+    }
+    assert store.job(ids[2]) == replace(later[0], version=3) and store.job(ids[1]) == replace(waits, version=2)
 
 
 # --- threads ----------------------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 from gavel.errors import InvalidRequest
 from gavel.types import Cluster, JobSpec, Node, Tier, Worker
 from workloads.traces.job import Lines, TraceJob, number, whole
+from workloads.traces.plans import BY_SIZE, SizeRates, plan_of, plan_row, rates, rates_by_size
 
 TIER = "default"
 COPIED = (
@@ -44,7 +45,6 @@ COPIED = (
 """Fields of a job that a line has under the same name and with the same value."""
 
 LOWEST_PRIORITY = -1_000
-BY_SIZE = "throughput_steps_per_s_by_size"
 
 Noun = TypeVar("Noun", Node, Worker, Tier)
 
@@ -59,13 +59,14 @@ class Surroundings:
 
 def written(
     jobs: Sequence[Mapping[str, Any]],
-    steps_per_s: Mapping[str, Mapping[int, Mapping[str, float]]],
+    steps_per_s: Mapping[str, Mapping[str, SizeRates]],
     cluster: Mapping[str, Any],
     tiers: Iterable[Mapping[str, Any]],
 ) -> Iterator[str]:
     """Yield the lines of a history of `jobs`, oldest first; the arguments have the form of the API's answers.
 
-    `steps_per_s` is {job id: {size: {type: steps/s}}}. Times count from the first submission.
+    `steps_per_s` is {job id: {kind: {size: {type: steps/s}}}}, of the job's kind, or of those of its execution plans.
+    Times count from the first submission.
     """
     around = {
         name: [_plain(kind, each) for each in cluster[name]] for name, kind in (("nodes", Node), ("workers", Worker))
@@ -85,16 +86,28 @@ def lines_of(jobs: Iterable[TraceJob], around: Surroundings) -> Iterator[str]:
         spec = {name: getattr(job.spec, name) for name in (*COPIED, "deadline_at_s", "after", "throughput_steps_per_s")}
         row = {"id": job.id, "submitted_at_s": job.submitted_at_s, **spec, "total_steps": job.total_steps}
         row |= {BY_SIZE: job.steps_per_s} if job.steps_per_s else {}
+        if job.spec.plans:
+            plans = (_as_dict(plan) for plan in job.spec.plans)
+            row |= {"plans": [plan_row(plan, job.plan_steps_per_s.get(plan["name"], {})) for plan in plans]}
         yield json.dumps(row, default=dict) + "\n"
 
 
 def _each_as_dict(nouns: Iterable[Any]) -> list[dict[str, Any]]:
-    return [{field.name: getattr(each, field.name) for field in fields(each)} for each in nouns]
+    return [_as_dict(each) for each in nouns]
 
 
-def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[int, Mapping[str, float]]) -> dict[str, Any]:
+def _as_dict(noun: Any) -> dict[str, Any]:
+    return {field.name: getattr(noun, field.name) for field in fields(noun)}
+
+
+def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[str, SizeRates]) -> dict[str, Any]:
     deadline_at_s = job["deadline_at_s"]
-    by_size = {BY_SIZE: {size: dict(rates) for size, rates in steps_per_s.items()}} if job["sizes"] else {}
+    own = steps_per_s.get(job["kind"], {})
+    by_choice: dict[str, Any] = {}
+    if job["plans"]:
+        by_choice = {"plans": [plan_row(plan, steps_per_s.get(plan["kind"], {})) for plan in job["plans"]]}
+    elif job["sizes"]:
+        by_choice = {BY_SIZE: {size: dict(of_size) for size, of_size in own.items()}}
     return {
         "id": job["id"],
         "submitted_at_s": round(job["submitted_at_s"] - start_s, 3),
@@ -102,8 +115,8 @@ def _line(job: Mapping[str, Any], start_s: float, steps_per_s: Mapping[int, Mapp
         "total_steps": job["total_steps"] or max(1, job["steps_done"]),  # of a job that never said it, what it did
         "deadline_at_s": None if deadline_at_s is None else round(deadline_at_s - start_s, 3),
         "after": list(job["after"]),
-        "throughput_steps_per_s": {} if by_size else dict(steps_per_s.get(job["scale_factor"], {})),
-        **by_size,
+        "throughput_steps_per_s": {} if by_choice else dict(own.get(job["scale_factor"], {})),
+        **by_choice,
     }
 
 
@@ -156,9 +169,12 @@ def _job(line_number: int, line: str) -> TraceJob | None:
         return None
     deadline = row.get("deadline_at_s")
     sizes = tuple(sorted({whole(str(size), "sizes") for size in row.get("sizes", ())}))
+    plans = [plan_of(each) for each in row.get("plans", ())]
     spec = JobSpec(
         argv=(),
-        kind=str(row["kind"]),
+        kind=plans[0][0].kind if plans else str(row["kind"]),  # a job begins with the first plan
+        plan=plans[0][0].name if plans else "",
+        plans=tuple([plan for plan, _ in plans]),
         name=str(row.get("name", "")),
         user=str(row.get("user", "nobody")),
         tier=str(row.get("tier", TIER)),
@@ -183,12 +199,12 @@ def _job(line_number: int, line: str) -> TraceJob | None:
         max_retries=whole(str(row.get("max_retries", 0)), "max_retries", least=0),
         after=tuple(str(each) for each in row.get("after", ())),
         deadline_at_s=None if deadline is None else number(str(deadline), "deadline_at_s", least=-1e12),
-        throughput_steps_per_s=_rates(row.get("throughput_steps_per_s", {})),
+        throughput_steps_per_s=rates(row.get("throughput_steps_per_s", {})),
     )
-    by_size = {whole(size, BY_SIZE): _rates(rates) for size, rates in row.get(BY_SIZE, {}).items()}
-    submitted_at_s = number(str(row["submitted_at_s"]), "submitted_at_s")
-    return TraceJob(submitted_at_s=submitted_at_s, spec=spec, id=str(row.get("id", "")), steps_per_s=by_size)
-
-
-def _rates(row: Mapping[str, Any]) -> dict[str, float]:
-    return {str(name): number(str(rate), f"throughput on {name}") for name, rate in row.items()}
+    return TraceJob(
+        submitted_at_s=number(str(row["submitted_at_s"]), "submitted_at_s"),
+        spec=spec,
+        id=str(row.get("id", "")),
+        steps_per_s=rates_by_size(row.get(BY_SIZE, {})),
+        plan_steps_per_s={plan.name: of_plan for plan, of_plan in plans},
+    )

@@ -15,7 +15,7 @@ class TraceJob:
     Other jobs of the trace refer to it by `id`, in `spec.after`. Where the submission does not say how many steps the
     job has (`spec.total_steps` None), its program says `program_steps` when it starts. A job with `ends_at_step` ends
     there, whatever its submission and its program say. `steps_per_s` are the speeds of an elastic job by size and type;
-    it never has a size without one.
+    it never has a size without one. `plan_steps_per_s` are those of a job with execution plans, by plan, size and type.
     """
 
     submitted_at_s: float
@@ -24,6 +24,19 @@ class TraceJob:
     program_steps: int | None = None
     ends_at_step: int | None = None
     steps_per_s: Mapping[int, Mapping[AcceleratorType, float]] = field(default_factory=dict)
+    plan_steps_per_s: Mapping[str, Mapping[int, Mapping[AcceleratorType, float]]] = field(default_factory=dict)
+
+    @property
+    def speeds(self) -> dict[tuple[str, int, AcceleratorType], float]:
+        """Return the steps per second that the trace states for its sizes and plans, by kind, size and type."""
+        own = {self.spec.kind: self.steps_per_s}
+        own |= {plan.kind: self.plan_steps_per_s.get(plan.name, {}) for plan in self.spec.plans}
+        return {
+            (kind, size, name): rate
+            for kind, by_size in own.items()
+            for size, of_size in by_size.items()
+            for name, rate in of_size.items()
+        }
 
     @property
     def total_steps(self) -> int:

@@ -150,7 +150,10 @@ function sessionOf(job) {
     : `at ${new Date(job.session_ends_at_s * 1000).toLocaleString()}`;
   const hasTerminal = job.argv.includes("gavel_runtime.terminal");
   const runs = job.finished_at_s === null;
+  const workers = `${job.scale_factor} ${job.reserved_type}`;
   return {
+    Reservation: job.reserved_at_s === null ? "" : `${workers} from ${new Date(job.reserved_at_s * 1000).toLocaleString()}`,
+    "Accelerators are": job.accelerator_share < 1 ? "shared with another session or a training, if one comes" : "",
     "Interactive session": runs ? `ends ${end}${idle}` : "has ended",
     "Reach it by": runs ? (hasTerminal ? `gavel attach ${job.id}` : `gavel port-forward ${job.id} PORT`) : "",
     "Extend it by": runs ? `gavel job extend ${job.id} 1h` : "",
@@ -215,6 +218,7 @@ function showFacts(job) {
       job.accelerator_types.join(", "),
       job.accelerator_memory_bytes ? `accelerators with ${bytes(job.accelerator_memory_bytes)} of memory` : "",
       pairs(job.node_labels, ([key, value]) => `${key}=${value}`),
+      job.topology_label ? `nodes with one value of ${job.topology_label}` : "",
       job.regions.length ? `regions ${job.regions.join(", ")}` : "",
     ].filter(Boolean).join("; "),
     "Data set": job.data_region ? `${bytes(job.data_bytes)} in ${job.data_region}` : "",

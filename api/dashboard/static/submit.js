@@ -20,10 +20,16 @@ const READ = {
   max_global_batch: Number,
   plans: (text) => text.split("\n").map((line) => line.trim()).filter(Boolean),
   priority: Number,
-  deadline_at_s: (text) => new Date(text).getTime() / 1000,
+  deadline_at_s: instantOf,
+  longest_s: (text) => Number(text) * 3600,
+  reserved_at_s: instantOf,
   secrets: (text) => text.trim().split(/[\s,]+/),
   labels: (text) => Object.fromEntries(text.split("\n").filter((line) => line.trim()).map(pairOf)),
 };
+
+function instantOf(text) {
+  return new Date(text).getTime() / 1000;
+}
 
 /** A range goes as it is: the service knows which of its sizes divide the global batch. */
 function sizesOf(text) {
@@ -56,6 +62,10 @@ function read() {
     } catch (error) {
       faults.push({ field: field.name, message: error.message });
     }
+  }
+  if (job.longest_s !== undefined || job.reserved_at_s !== undefined) {
+    job.mode = "interactive";
+    delete job.total_steps; // a session has none; the field has a number for other jobs
   }
   if (job.git_ref && !job.git_url) faults.push({ field: "git_url", message: "name the repository that has it" });
   return { job, faults };

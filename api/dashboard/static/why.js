@@ -39,7 +39,7 @@ export function factsOf(job, explained) {
     "Lag in rounds": explained.lag_rounds ? fixed(explained.lag_rounds) : "",
     "Place in its tier": explained.position ? `${explained.position}, with ${explained.jobs_ahead} ahead` : "",
     Starts: when(explained, "start"),
-    Finishes: when(explained, "finish"),
+    Finishes: [when(explained, "finish"), explained.est_finish_assumes].filter(Boolean).join(" "),
   } : {};
   return { Reason: explained?.code || job.reason, "Runs on": job.worker_ids.join(", "), ...told };
 }

@@ -9,6 +9,7 @@ import os
 import socket
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gavel.backends import gang_processes, machine
 from gavel.backends.folder import StateFolder
@@ -24,8 +25,12 @@ from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order, ShardLaunch, 
 from gavel.backends.nodes.shard import Shard
 from gavel.backends.nodes.shared_folder import NodeFolder
 from gavel.backends.nodes.transfers import Transfers
+from gavel.backends.nodes.tunnels import TunnelWanted
 from gavel.backends.sandbox import missing_sandbox
 from gavel.errors import BackendUnavailable
+
+if TYPE_CHECKING:
+    from gavel.backends.nodes.tunnel_carrier import TunnelCarrier
 
 PORTS_KEPT = 32
 
@@ -55,6 +60,8 @@ class NodeAgent:
         self._housekeeping = Housekeeping(path)
         self._shared = NodeFolder()
         self._problem = ""
+        self._own = own
+        self._carrier: TunnelCarrier | None = None
         self._adopt_all()
 
     def exchange(self, order: Order) -> Answer:
@@ -81,8 +88,25 @@ class NodeAgent:
         self._housekeeping.clear_if_due(live, order.keep_code_s)
         return self._answer(order.shards)
 
+    def carry(self, wanted: Iterable[TunnelWanted]) -> None:
+        """Carry the tunnels that the service wants now, of live gangs whose rank 0 is on this node."""
+        ours = tuple(each for each in wanted if self.has_rank_0(each.gang))
+        if ours and self._carrier is None:
+            from gavel.backends.nodes.tunnel_carrier import TunnelCarrier  # few agents need what it imports
+
+            self._carrier = TunnelCarrier(self._own)
+        if self._carrier is not None:
+            self._carrier.take(ours)
+
+    def has_rank_0(self, key: GangKey) -> bool:
+        """Return True if rank 0 of the gang is on this node, and the gang has not ended."""
+        shard = self._shards.get(key)
+        return shard is not None and shard.is_live and 0 in shard.launch.ranks
+
     def close(self) -> None:
         """Release the folder and the ports; gangs run on to the end of their leases."""
+        if self._carrier is not None:
+            self._carrier.close()
         self._folder.close()
         self._ports.release(self._ports.free())
         self._transfers.close()

@@ -157,11 +157,16 @@ class AllocationLink(NodeLink):
     def _is_done(self, wanted: Wanted) -> bool:
         seats = [seat for node in wanted.orders for _, seat in self._live(node)]
         for seat in seats:
-            if not seat.has_answered:
+            if not self._has_answered(seat):
                 seat.look()
-        return all(seat.has_answered or seat.is_late for seat in seats) and self._ready(wanted.await_groups) >= (
+        return all(self._has_answered(seat) or seat.is_late for seat in seats) and self._ready(wanted.await_groups) >= (
             wanted.await_groups
         )
+
+    def _has_answered(self, seat: Seat) -> bool:
+        """Whether the agent has answered us: it refuses the letter of a service that we have followed."""
+        is_refusal = seat.reply is not None and seat.reply.answer is not None and bool(seat.reply.answer.refused)
+        return seat.has_answered and not (is_refusal and seat.letter.order.epoch < self._epoch)
 
     def _ready(self, names: Iterable[str]) -> frozenset[str]:
         serving = {name: self._control.serving(name) for name in names}
@@ -206,7 +211,7 @@ class AllocationLink(NodeLink):
         live = self._live(node)
         if any(seat.is_late for _, seat in live):
             late.add(node)
-        if not all(seat.has_answered and not seat.is_told for _, seat in live):
+        if not all(self._has_answered(seat) and not seat.is_told for _, seat in live):
             return None
         order = wanted.orders.get(node)
         shards: list[ShardSeen] = []

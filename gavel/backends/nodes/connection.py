@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from gavel.backends.nodes.letters import LETTER_BYTES, Box, FilePack, Letter, Reply, parsed
 from gavel.backends.nodes.protocol import CodeGiven
-from gavel.backends.nodes.relay import CERTIFICATES_VARIABLE, EPOCH_BYTES, KEY_VARIABLE, parts_of
+from gavel.backends.nodes.relay import CERTIFICATES_VARIABLE, EPOCH_BYTES, KEY_VARIABLE, ORDERS_PATH, parts_of
+from gavel.backends.nodes.tunnels import TunnelWanted, tunnels_of
 
 if TYPE_CHECKING:
     from websockets.asyncio.client import ClientConnection
@@ -26,6 +27,14 @@ GONE = 410
 PING_EVERY_S = 5.0
 SILENT_S = 10.0  # seconds without an answer to a ping, after which the connection counts as broken
 OPEN_LIMIT_S = 10.0
+LASTING: dict[str, Any] = {
+    "compression": None,
+    "proxy": None,
+    "ping_interval": PING_EVERY_S,
+    "ping_timeout": SILENT_S,
+    "close_timeout": 1.0,
+}
+"""The options of every connection of an agent to the service: it is noticed within seconds that one has broken."""
 PAUSES_S = (0.1, 3.0)  # before the connection is made again: the first, and the longest
 
 
@@ -52,6 +61,11 @@ class Access:
     url: str
     key: str
     certificates: str = ""
+
+    @property
+    def service(self) -> str:
+        """Return the address of the service itself."""
+        return self.url.partition(ORDERS_PATH)[0]
 
     @property
     def headers(self) -> dict[str, str]:
@@ -83,12 +97,19 @@ class FetchedPack:
 
 
 class Newest:
-    """What has come from the service: the newest letter and the newest epoch, in whichever order messages come."""
+    """What has come from the service: the newest letter and epoch, in whichever order messages come, and tunnels."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
         self.letter: Letter | None = None
         self.epoch = 0
+        self.tunnels: tuple[TunnelWanted, ...] = ()
+
+    def take_tunnels(self, message: str) -> None:
+        """Take the tunnels that are wanted now. They go where the letters come from, whatever else has been named."""
+        here = self._access
+        wanted = tunnels_of(message.encode())
+        self.tunnels = tuple(replace(each, url=here.service, certificates=here.certificates) for each in wanted)
 
     def take(self, message: bytes) -> None:
         """Take a message. An older letter than the one that is here, and what is no letter, change nothing."""
@@ -124,6 +145,10 @@ class ConnectedBox:
     def epoch(self) -> int:
         """Return the newest epoch of a service that commands; 0 if none is known."""
         return self._newest.epoch
+
+    def tunnels(self) -> tuple[TunnelWanted, ...]:
+        """Return the tunnels that the service wants now."""
+        return self._newest.tunnels
 
     def answer(self, reply: Reply) -> None:
         """Let the service have this reply in place of any earlier one, as soon as it can be reached."""
@@ -170,16 +195,12 @@ class ConnectedBox:
                 self._access.url.replace("http", "ws", 1),
                 additional_headers=self._access.headers,
                 ssl=self._access.context(),
-                compression=None,
-                proxy=None,
                 max_size=LETTER_BYTES,
                 open_timeout=OPEN_LIMIT_S,
-                ping_interval=PING_EVERY_S,
-                ping_timeout=SILENT_S,
-                close_timeout=1.0,
+                **LASTING,
             ) as there:
                 is_made = True
-                await _first_of(self._read(there), self._write(there))
+                await first_of(self._read(there), self._write(there))
         except InvalidStatus as refused:
             self._is_gone = refused.response.status_code == GONE
         except (WebSocketException, OSError, TimeoutError):
@@ -190,6 +211,8 @@ class ConnectedBox:
         async for message in there:
             if isinstance(message, bytes):
                 self._newest.take(message)
+            else:
+                self._newest.take_tunnels(message)
 
     async def _write(self, there: "ClientConnection") -> None:
         """Send the newest reply, and again whenever there is a newer one."""
@@ -205,7 +228,7 @@ class ConnectedBox:
             await self._has_reply.wait()
 
 
-async def _first_of(*parts: Coroutine[Any, Any, None]) -> None:
+async def first_of(*parts: Coroutine[Any, Any, None]) -> None:
     """Run all parts until one ends, then cancel the others. Raises what that one raised."""
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:

@@ -387,8 +387,8 @@ def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> NodesG
     lease_boottime_s = machine.boottime_s() + record["lease_expires_at_s"] - now_s
     instruction = launch_from(record["instruction"])
     gang = NodesGang(instruction=instruction, directory=directory, lease_boottime_s=lease_boottime_s)
-    gang.is_stopping = record["is_stopping"]
-    if record["exit"]:
+    gang.is_stopping = record["is_stopping"] or bool(record["exit"])
+    if record["exit"] and not record["parts"]:  # else its nodes, which keep them, tell its end and its reports again
         gang.end(GangExit(**{**record["exit"], "outcome": GangOutcome(record["exit"]["outcome"])}))
     for node, part in record["parts"].items():
         launch = launch_of(part["launch"])
@@ -396,5 +396,5 @@ def _gang_of(record: Mapping[str, Any], directory: Path, now_s: float) -> NodesG
         gang.parts[node].live_boottime_s = 0.0
         gang.parts[node].log_offset, gang.parts[node].samples_offset = part["log_offset"], part.get("samples_offset", 0)
         gang.parts[node].is_foreign = part.get("is_foreign", False)
-        gang.state = GangState.ENDED if gang.exit else GangState.RUNNING
+        gang.state = GangState.RUNNING
     return gang

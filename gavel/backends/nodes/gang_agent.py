@@ -54,6 +54,7 @@ class GangAgent:
     def serve(self) -> None:
         """Obey until the node is to be freed. Raises OSError if the folder of its box is gone."""
         while not self.turn():
+            self._agent.carry(self._box.tunnels())
             _reap()
             time.sleep(POLL_S)
 

@@ -1,7 +1,7 @@
-"""How the service and an agent speak: each writes one file that only the other reads.
+"""How the service and an agent speak: each writes files that only the other reads, an order and a reply.
 
 A file is replaced as a whole, so that a reader sees the old text or the new one. Orders are numbered and level
-triggered: an answer names the order that it is about, and what was overwritten before it was read is not missed. Both
+triggered: an answer names the order that it is about, and what was overwritten before it was read is not missed. The
 files are made by the service before any node looks for them, since a file system of a network may remember for long
 that a file was not there. Where nodes do not see the service's folder, its API carries the files (`relay`,
 `connection`).
@@ -19,6 +19,7 @@ from typing import Any, Protocol
 from gavel.backends.durable import write_durable
 from gavel.backends.machine import read_plain
 from gavel.backends.nodes.protocol import Answer, Order
+from gavel.backends.nodes.tunnels import FILE, TunnelFile, TunnelWanted
 
 LETTER_BYTES = 1 << 28
 RECORDS = ("gavel.backends.", "gavel.ports", "gavel.types")
@@ -71,6 +72,9 @@ class Box(Protocol):
     def epoch(self) -> int:
         """Return the newest epoch of a service that commands; 0 if none is known."""
 
+    def tunnels(self) -> tuple[TunnelWanted, ...]:
+        """Return the tunnels that the service wants now."""
+
     def answer(self, reply: Reply) -> None:
         """Let the service have this reply in place of any earlier one. Raises OSError."""
 
@@ -82,17 +86,19 @@ class Box(Protocol):
 
 
 class PostBox:
-    """The two files of one agent, in a folder of its own: both sides of them."""
+    """The files of one agent, in a folder of its own: both sides of them."""
 
     def __init__(self, folder: Path) -> None:
         self._order, self._reply = folder / "order", folder / "reply"
         self._read: tuple[bytes, object] = (b"", None)
+        self._tunnels = TunnelFile(folder)
         self.folder = folder
 
     def make(self, letter: Letter) -> None:
-        """Make the folder with its first letter, and an empty reply. Raises OSError."""
+        """Make the folder with its first letter, an empty reply and no tunnels. Raises OSError."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         put(self._reply, b"")
+        put(self.folder / FILE, b"")
         self.send(letter)
 
     def send(self, letter: Letter) -> None:
@@ -112,6 +118,10 @@ class PostBox:
         """Return the newest reply; None if there is none."""
         read = self._newest(self._reply)
         return read if isinstance(read, Reply) else None
+
+    def tunnels(self) -> tuple[TunnelWanted, ...]:
+        """Return the tunnels that the service wants now."""
+        return self._tunnels.wanted()
 
     def epoch(self) -> int:
         """Return the newest epoch of a service that commands; 0 if none is known."""

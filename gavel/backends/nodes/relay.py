@@ -3,7 +3,8 @@
 An agent proves who it is by the key of its allocation, which only the agents of one gang have; the service keeps the
 key's digest. So whoever reads a key can pose as the agents of that gang, and as nothing else.
 
-What goes to an agent is the newest epoch, in eight bytes, and the newest letter. What comes from it is a reply in
+What goes to an agent is the newest epoch, in eight bytes, and the newest letter; and, as a text, which tunnels are
+wanted of it. What comes from it is a reply in
 parts, since one WebSocket message may not be large: each part begins with a byte that is 1 for the last one.
 """
 
@@ -18,6 +19,7 @@ from pathlib import Path
 from gavel.backends.durable import write_durable
 from gavel.backends.machine import read_plain
 from gavel.backends.nodes.letters import LETTER_BYTES, put, read_epoch
+from gavel.backends.nodes.tunnels import FILE, read_tunnels
 
 ORDERS_PATH = "/v1/orders"
 KEY = "key"
@@ -92,8 +94,8 @@ class AgentFiles:
         return hmac.compare_digest(kept, _digest(key))
 
     def version(self) -> Version:
-        """Return what differs whenever `message` does."""
-        return tuple(_stamp(path) for path in (self._order, self.orders / "epoch"))
+        """Return what differs whenever `message` or `tunnels` does."""
+        return tuple(_stamp(path) for path in (self._order, self.orders / "epoch", self._folder / self.node / FILE))
 
     def message(self) -> bytes | None:
         """Return the newest letter, before it the newest epoch; None while there is no letter."""
@@ -103,6 +105,10 @@ class AgentFiles:
             return None
         # The epoch is read last: it is never older than the letter's.
         return read_epoch(self.orders).to_bytes(EPOCH_BYTES, "big") + letter
+
+    def tunnels(self) -> str:
+        """Return the text that says which tunnels are wanted."""
+        return read_tunnels(self._folder / self.node).decode(errors="replace")
 
     def take(self, reply: bytes) -> None:
         """Keep the agent's newest reply. Raises OSError."""

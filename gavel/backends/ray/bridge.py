@@ -13,14 +13,17 @@ import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from multiprocessing.connection import Connection
+from pathlib import Path
 
 import ray
 from ray.exceptions import RayActorError, RayError
 
 from gavel.backends.nodes.code_packs import CodePacks
-from gavel.backends.nodes.protocol import Answer, CodeAsked, Seen, Wanted
+from gavel.backends.nodes.protocol import Answer, CodeAsked, Order, Seen, Wanted
+from gavel.backends.nodes.tunnels import TunnelFile, TunnelWanted
 from gavel.backends.ray.control import Control
 from gavel.backends.ray.object_store import stored
 from gavel.backends.ray.protocol import NAMESPACE, RaySettings
@@ -36,7 +39,11 @@ REACH_LIMIT_S = 5.0
 class Bridge:
     """Sends orders to agents and collects their answers, one call a node at a time; `Control` has groups and nodes."""
 
-    def __init__(self, control: Control, packs: CodePacks, notes: tuple[str, ...], calls: Counter[str]) -> None:
+    def __init__(
+        self, control: Control, packs: CodePacks, notes: tuple[str, ...], calls: Counter[str], box: Path
+    ) -> None:
+        self._tunnels = TunnelFile(box)
+        self._carried: dict[str, tuple[TunnelWanted, ...]] = {}  # Ray id of a node -> the tunnels it was told of last
         self._control = control
         self._packs = packs
         self._asked: dict[str, tuple[CodeAsked, ...]] = {}  # Ray id of a node -> the code that it lacked last
@@ -56,6 +63,7 @@ class Bridge:
                 code = self._packs.given(self._asked.pop(node_id, ()), made)
                 sent = agent.exchange.remote(replace(order, code=code))
                 self._unanswered[node_id] = (sent, time.monotonic())
+        self._carry(wanted.orders)
         self._wait(wanted)
         nodes = self._control.nodes(self._late())
         answers, self._answers = self._answers, {}
@@ -68,6 +76,18 @@ class Bridge:
             notes=self._notes,
             calls=dict(self._calls),
         )
+
+    def _carry(self, orders: Mapping[str, Order]) -> None:
+        """Tell each node which tunnels are wanted of gangs that have a part there, if that is news; without waiting."""
+        tunnels = self._tunnels.wanted()
+        for node_id, order in orders.items() if tunnels or self._carried else ():
+            gangs = {shard.key for shard in order.shards}
+            own = tuple(each for each in tunnels if each.gang in gangs)
+            agent = self._control.agent(node_id)
+            if own != self._carried.get(node_id, ()) and hasattr(agent, "carry"):  # an earlier version has no such call
+                agent.carry.remote(own)
+                self._carried[node_id] = own
+        self._carried = {node_id: own for node_id, own in self._carried.items() if own}
 
     def _wait(self, wanted: Wanted) -> None:
         gives_up_at_s = time.monotonic() + wanted.answer_within_s
@@ -160,7 +180,7 @@ def main(descriptor: int, parent_pid: int) -> None:
         calls: Counter[str] = Counter()
         control = Control(settings, calls)
         control.start()
-        bridge = Bridge(control, CodePacks(settings.code_store, stored), notes, calls)
+        bridge = Bridge(control, CodePacks(settings.code_store, stored), notes, calls, Path(settings.box))
         connection.send(READY)
         while True:
             try:

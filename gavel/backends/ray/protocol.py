@@ -12,10 +12,12 @@ NAMESPACE = "gavel"
 class RaySettings(NodeSettings):
     """Where Ray is, and what is where on its nodes.
 
-    `address`: as `ray.init` takes it. `report_period_s`: the cluster's raylet_report_resources_period.
+    `address`: as `ray.init` takes it. `report_period_s`: the cluster's raylet_report_resources_period. `box`: where the
+    service asks for tunnels.
     """
 
     address: str
+    box: str = ""
     report_period_s: float = 0.1
 
     @property

@@ -16,9 +16,12 @@ import structlog
 from gavel.backends.folder import log_path
 from gavel.backends.folder_backend import answering, logged
 from gavel.backends.machine import boottime_s
+from gavel.backends.several import link_speeds
 from gavel.backends.several.copies import Copies
 from gavel.backends.several.held import HeldLaunches
 from gavel.backends.several.link import Link
+from gavel.backends.several.link_speeds import LinkSpeeds
+from gavel.backends.several.output_copies import OutputCopies
 from gavel.backends.several.region import Opening, Region
 from gavel.backends.several.routing import Routes
 from gavel.backends.several.whereabouts import Whereabouts
@@ -40,9 +43,9 @@ class SeveralBackend:
 
     `regions` has the kind of each region's backend and what opens it; each has a state folder of its own, and
     `state_dir` is for what is known of all of them. `logs` is the state folder in which all of them keep the logs of
-    jobs; `checkpoints` is the folder or URL of each region's checkpoints. `steady_s` is a clock that nobody sets. One
-    service at a time per `state_dir`; not thread-safe but `read_log`, `forget_job`, `notes` and `statuses`. Raises
-    BackendUnavailable when another service uses `state_dir`.
+    jobs; `checkpoints` is the folder or URL of each region's checkpoints, and `outputs` copies output files. `steady_s`
+    is a clock that nobody sets. One service at a time per `state_dir`; not thread-safe but `read_log`, `forget_job`,
+    `notes` and `statuses`. Raises BackendUnavailable when another service uses `state_dir`.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -54,6 +57,7 @@ class SeveralBackend:
         clock: Clock,
         lease_grace_s: float,
         checkpoints: Mapping[str, str] = MappingProxyType({"": ""}),
+        outputs: OutputCopies | None = None,
         term: Term | None = None,
         answer_limit_s: float = ANSWER_LIMIT_S,
         silent_limit_s: float = SILENT_LIMIT_S,
@@ -64,7 +68,10 @@ class SeveralBackend:
             self._lock = StateDirLock(state_dir.resolve(), term)
             path = self._lock.path / FILE
             self._where = Whereabouts(path, lease_grace_s, now_s=clock.now_s, steady_s=steady_s)
-        self._held, self._copies = HeldLaunches(), Copies(checkpoints)
+        self._held, self._copies = (
+            HeldLaunches(),
+            Copies(checkpoints, LinkSpeeds(self._lock.path / link_speeds.FILE), outputs),
+        )
         now_s = clock.now_s()
         self._links = {
             name: Link(Region(name, open_), kind, now_s, silent_limit_s) for name, (kind, open_) in regions.items()
@@ -205,6 +212,7 @@ class SeveralBackend:
             cluster=self._whole([link.cluster for link in reached]),
             gangs=tuple(gangs),
             resources=tuple(each for link in reached for each in link.resources),
+            link_copies=self._copies.speeds.sums(),
             held=dict(ChainMap(*(dict(link.held) for link in reached))),
         )
 

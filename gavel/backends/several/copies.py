@@ -1,5 +1,6 @@
-"""Checkpoints of jobs that begin in another region than before: copied to its storage, in the background."""
+"""Checkpoints and output files of jobs that go on in another region: copied to its storage, in the background."""
 
+import time
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -7,6 +8,8 @@ from dataclasses import dataclass
 import structlog
 
 from gavel.backends.checkpoint_retention import older_ones
+from gavel.backends.several.link_speeds import LinkSpeeds
+from gavel.backends.several.output_copies import OutputCopies
 from gavel.backends.several.storages import has_whole, storage_at
 from gavel.ports import LaunchGang
 from gavel.types import JobId
@@ -15,7 +18,7 @@ log = structlog.get_logger("gavel.regions")
 
 THREADS = 4
 Wanted = tuple[JobId, str, str]
-"""Job, checkpoint and region."""
+"""Job, checkpoint ("" for none) and region."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,27 +35,33 @@ class Held:
 class Copies:
     """Brings checkpoints to the storages of regions. `places` has the folder or URL of each region's checkpoints.
 
-    Where all regions share one place there is nothing to be done.
+    Where all regions share one place there is nothing to be done. `speeds` counts bytes and seconds of each copy.
+    `outputs` brings the output files of jobs that have run before.
     """
 
-    def __init__(self, places: Mapping[str, str]) -> None:
-        self._places = places
+    def __init__(
+        self, places: Mapping[str, str], speeds: LinkSpeeds | None = None, outputs: OutputCopies | None = None
+    ) -> None:
+        self._places, self.speeds = places, speeds or LinkSpeeds()
+        self._outputs = outputs or OutputCopies()
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gavel-copies")
         self._running: dict[Wanted, Future[str]] = {}
         self._failed: dict[Wanted, str] = {}
 
     def held(self, launch: LaunchGang, region: str) -> Held | None:
-        """Return why the gang cannot start in the region yet; None once its checkpoint is there."""
-        job_id, name = _origin(launch)
-        wanted = (job_id, name, region)
-        if not name or len({*self._places.values()}) == 1:
+        """Return why the gang cannot start in the region yet; None once its checkpoint and output files are there."""
+        is_apart = len({*self._places.values()}) > 1
+        wanted = (*_origin(launch), region) if is_apart else (launch.job_id, "", region)
+        has_run = launch.generation > 1 and self._outputs.is_needed
+        if not wanted[1] and not has_run:
             return None
         running = self._running.get(wanted)
         if running is None:
-            self._running[wanted] = self._threads.submit(self._bring, wanted)
+            outputs_of = launch.job_id if has_run else ""
+            self._running[wanted] = self._threads.submit(self._bring, wanted, outputs_of)
         if running is None or not running.done():
             failed = self._failed.get(wanted)
-            return Held(why=f"its checkpoint {name} is copied to region {region}{f'; {failed}' if failed else ''}")
+            return Held(why=f"{_coming(wanted)}{f'; {failed}' if failed else ''}")
         return self._ended(wanted, running)
 
     def _ended(self, wanted: Wanted, ended: Future[str]) -> Held | None:
@@ -63,7 +72,7 @@ class Copies:
         except Exception as problem:  # of whichever storage this is
             log.warning("checkpoint.not_copied", job=wanted[0], checkpoint=wanted[1], error=str(problem))
             self._failed[wanted] = f"the last try failed: {problem}"
-            return Held(why=f"its checkpoint {wanted[1]} is copied to region {wanted[2]}; {self._failed[wanted]}")
+            return Held(why=f"{_coming(wanted)}; {self._failed[wanted]}")
         self._failed.pop(wanted, None)
         if left == wanted[1]:
             return None
@@ -71,19 +80,31 @@ class Copies:
         why = f"checkpoint {wanted[1]} is gone, no region has it ({regions}); {left or 'no older one'} is left"
         return Held(why=why, left=left)
 
-    def _bring(self, wanted: Wanted) -> str:
+    def _bring(self, wanted: Wanted, outputs_of: JobId) -> str:
+        """Return the checkpoint as `_checkpoint` does, once the output files of this job ("": of none) are there."""
+        checkpoint = self._checkpoint(wanted) if wanted[1] else ""
+        if outputs_of and checkpoint == wanted[1]:
+            self._outputs.bring(outputs_of, wanted[2])
+        return checkpoint
+
+    def _checkpoint(self, wanted: Wanted) -> str:
         """Return the checkpoint once it is in the region; if it is gone the newest older one anywhere, "" without one.
 
         Raises what the storages raise, and OSError if a place may be gone rather than what was in it.
         """
         job_id, name, region = wanted
         target = storage_at(self._places[region])
-        origins = [storage_at(place) for place in {*self._places.values()} - {self._places[region]}]
+        place_of = {storage_at(place): place for place in {*self._places.values()} - {self._places[region]}}
+        origins = [*place_of]
         names = {storage: storage.names(job_id) for storage in (target, *origins)}
         origin = next((each for each in origins if name in names[each]), None)
         if origin is not None and not has_whole(target, job_id, name, origin):
+            began_s = time.monotonic()
             target.put(job_id, name, origin)
-            log.info("checkpoint.copied", job=job_id, checkpoint=name, region=region)
+            seconds, size_bytes = time.monotonic() - began_s, sum(target.files(job_id, name).values())
+            regions = [each for each, place in self._places.items() if place == place_of[origin]]
+            self.speeds.add(regions, region, size_bytes, seconds)
+            log.info("checkpoint.copied", job=job_id, checkpoint=name, region=region, bytes=size_bytes, seconds=seconds)
         if origin is not None or name in names[target]:
             return name
         is_unheard_of = not any(names.values()) and not any(each.has_folder(job_id) for each in names)
@@ -97,8 +118,13 @@ class Copies:
 
 
 def _origin(launch: LaunchGang) -> tuple[str, str]:
-    """Return below which folder and under which name the checkpoint is that the gang begins with; "" without one."""
+    """Return below which folder and under which name the checkpoint is that the gang begins with; no name: none."""
     if launch.checkpoint is not None:
         return launch.job_id, launch.checkpoint
     job_id, _, name = launch.from_checkpoint.partition("/")
-    return (f".copies/{job_id}", name) if name else ("", "")
+    return (f".copies/{job_id}", name) if name else (launch.job_id, "")
+
+
+def _coming(wanted: Wanted) -> str:
+    what = f"its checkpoint {wanted[1]} is" if wanted[1] else "its output files are"
+    return f"{what} copied to region {wanted[2]}"

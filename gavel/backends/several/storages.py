@@ -124,9 +124,9 @@ class UrlStorage:
         """Copy a checkpoint from another storage."""
         for path in source.files(job_id, name):
             with source.open(job_id, name, path) as file:
-                written = self._remote.write(job_id, name, path, _chunks(file))
+                written = self._remote.write(job_id, name, path, chunks_of(file))
             with self.open(job_id, name, path) as copy:
-                _check(path, written, _digest(copy))
+                check(path, written, digest_of(copy))
 
 
 def has_whole(storage: Storage, job_id: str, name: str, origin: Storage | None) -> bool:
@@ -136,31 +136,51 @@ def has_whole(storage: Storage, job_id: str, name: str, origin: Storage | None) 
     return origin is None or storage.files(job_id, name) == origin.files(job_id, name)
 
 
-def _write_checked(path: Path, source: BinaryIO) -> None:
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    read = hashlib.sha256()
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target:
-        for chunk in _chunks(source):
-            read.update(chunk)
-            target.write(chunk)
-        target.flush()
-        os.fsync(target.fileno())
-    with path.open("rb") as copy:
-        _check(path.name, read.hexdigest(), _digest(copy))
+class Digested:
+    """The chunks of a file that is read, and their digest and size so far."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file, self._digest, self.size_bytes = file, hashlib.sha256(), 0
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the rest of the file."""
+        for chunk in chunks_of(self._file):
+            self._digest.update(chunk)
+            self.size_bytes += len(chunk)
+            yield chunk
+
+    def hexdigest(self) -> str:
+        """Return the SHA-256 of what was read."""
+        return self._digest.hexdigest()
 
 
-def _chunks(file: BinaryIO) -> Iterator[bytes]:
+def chunks_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the rest of a file."""
     while chunk := file.read(CHUNK_BYTES):
         yield chunk
 
 
-def _digest(file: BinaryIO) -> str:
-    digest = hashlib.sha256()
-    for chunk in _chunks(file):
-        digest.update(chunk)
-    return digest.hexdigest()
+def digest_of(file: BinaryIO) -> str:
+    """Return the SHA-256 of the rest of a file."""
+    read = Digested(file)
+    for _ in read:
+        pass
+    return read.hexdigest()
 
 
-def _check(path: str, read: str, copied: str) -> None:
+def check(path: str, read: str, copied: str) -> None:
+    """Raise OSError unless both digests are the same."""
     if read != copied:
         raise OSError(f"the copy of {path} is not what was read")
+
+
+def _write_checked(path: Path, source: BinaryIO) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    read = Digested(source)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as target:
+        for chunk in read:
+            target.write(chunk)
+        target.flush()
+        os.fsync(target.fileno())
+    with path.open("rb") as copy:
+        check(path.name, read.hexdigest(), digest_of(copy))

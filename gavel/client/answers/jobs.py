@@ -66,6 +66,8 @@ Reason = Literal[
     "LowDisk",
     "DiskBudgetExceeded",
     "NonPreemptibleLimit",
+    "Reserved",
+    "ReservationMissed",
     "Serving",
     "Spread",
     "RegionAway",
@@ -179,7 +181,11 @@ class Job(TypedDict):
     mode: Literal["batch", "interactive", "service"]
     longest_s: float | None  # Most seconds that the session lasts; null: a batch job.
     idle_s: float | None  # It ends after so many seconds without use; null: it does not.
-    session_ends_at_s: float | None  # When the session ends at the latest; null before its start.
+    session_ends_at_s: float | None  # When the session ends at the latest; null before its start if it is not reserved.
+    reserved_at_s: float | None  # When the session was reserved to start; null: it was not.
+    reserved_type: str  # The accelerator type of its reservation; empty without one.
+    # 0.5: another session, or else a training, may run on the same accelerators; 1: nobody else may.
+    accelerator_share: float
     service: Service | None  # null: the job is no service.
     replica_of: str | None  # The service whose replica the job is; null: of none.
     replica_version: int | None  # The version of the service's program that the replica runs.
@@ -190,6 +196,9 @@ class Job(TypedDict):
     accelerator_types: list[str]
     accelerator_memory_bytes: int  # Memory that each accelerator must have; 0: any.
     node_labels: dict[str, str]  # Labels that each node of the gang must have.
+    # A label of nodes, such as topology.kubernetes.io/zone or rack, of which all nodes of the gang have one value.
+    # Empty: none.
+    topology_label: str
     regions: list[str]  # Regions that it may be in. Empty: any.
     data_region: str  # Region where its data set is; empty: it has none that counts.
     data_bytes: int  # Size of that data set.
@@ -214,20 +223,21 @@ class Job(TypedDict):
     # * `ExceedsMaxQuota`: The job needs more accelerator hours than its tier has in a whole month. * `LowDisk`: The
     # service has too little free disk to start another gang; those that run go on. * `DiskBudgetExceeded`: The jobs of
     # the user fill more disk than they may, so that no other one starts. * `NonPreemptibleLimit`: Jobs that may not be
-    # preempted hold as many workers as the tier allows them, or as caps and guarantees leave. * `Serving`: The job is a
-    # service: its replicas run, not the job itself. * `Spread`: The replica may not be where another replica of its
-    # service is, and no other node can have it now. * `RegionAway`: No node can be used now of the regions that the job
-    # may be in. * `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`:
-    # No accelerator type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is
-    # gone, or no node has what its gang needs: accelerators, labels, cores and memory. * `Cancelling`: The job was
-    # cancelled and ends when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has
-    # done all its steps. * `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The
-    # program of the job could not be started. * `StepsMissing`: The program of the job ended without an error before
-    # all steps were done. * `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be
-    # longer; or its program runs without reporting a step. * `DoesNotFit`: The job does not fit the accelerator type
-    # that it ran on; if it fits no other, it has failed. * `LostTooOften`: Gangs of the job were lost several times in
-    # a row, without a new checkpoint in between. * `DependencyFailed`: A job that had to complete first has failed or
-    # was cancelled.
+    # preempted hold as many workers as the tier allows them, or as caps and guarantees leave. * `Reserved`: The session
+    # has a reservation, and starts at its time or as soon after it as there is room. * `ReservationMissed`: The time
+    # that was reserved for the session was over before it could start. * `Serving`: The job is a service: its replicas
+    # run, not the job itself. * `Spread`: The replica may not be where another replica of its service is, and no other
+    # node can have it now. * `RegionAway`: No node can be used now of the regions that the job may be in. *
+    # `TooManyJobs`: The user or the tier has as many unfinished jobs as it may have. * `NoMatchingType`: No accelerator
+    # type has as many workers as the gang of the job needs. * `Misconfigured`: The tier of the job is gone, or no node
+    # has what its gang needs: accelerators, labels, cores and memory. * `Cancelling`: The job was cancelled and ends
+    # when its gang has stopped. * `Cancelled`: The job was cancelled. * `Completed`: The job has done all its steps. *
+    # `ProgramFailed`: The program of the job ended with an error. * `ProgramNotStarted`: The program of the job could
+    # not be started. * `StepsMissing`: The program of the job ended without an error before all steps were done. *
+    # `NoProgress`: The leases of the job end before it has saved a checkpoint, and none can be longer; or its program
+    # runs without reporting a step. * `DoesNotFit`: The job does not fit the accelerator type that it ran on; if it
+    # fits no other, it has failed. * `LostTooOften`: Gangs of the job were lost several times in a row, without a new
+    # checkpoint in between. * `DependencyFailed`: A job that had to complete first has failed or was cancelled.
     reason: Reason
     message: str  # Why the job is in its state, in sentences with figures.
     fix: str  # What helps, with the commands for it; empty: nothing needs to be done.
@@ -313,6 +323,19 @@ class Event(TypedDict):
     # Workers of the job's gang from this event on, 0 where it has ended; null: as many as before.
     gang_size: int | None
     plan: str | None  # Execution plan of the gang that this event launches; null: none.
+
+
+class Reservation(TypedDict):
+    """Workers that an interactive session has, or will have, from an instant to another."""
+
+    job_id: str | None  # The session; null for another user's.
+    user: str | None  # Whose it is; null for another user's.
+    name: str | None  # What its user calls it; null for another user's.
+    accelerator_type: str
+    workers: int
+    reserved_at_s: float
+    ends_at_s: float
+    has_started: bool  # Whether its program has been started.
 
 
 class JobBatch(TypedDict):

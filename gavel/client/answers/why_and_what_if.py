@@ -54,6 +54,8 @@ class Explanation(TypedDict):
     est_finish_at_s: float | None
     est_finish_low_at_s: float | None  # With the other end: should hold nine times in ten.
     est_finish_high_at_s: float | None
+    # Of an elastic job: the size that the end is expected for, which rounds may change; else empty.
+    est_finish_assumes: str
 
 
 class Calibration(TypedDict):

@@ -133,6 +133,12 @@ class JobSubmit(TypedDict):
     longest_s: NotRequired[float | None]
     # The session ends when for so many seconds nobody was connected and it printed nothing. Default: it does not.
     idle_s: NotRequired[float | None]
+    # Unix time at which an interactive session starts, with its workers reserved for it; `longest_s` counts from then.
+    # Default: it starts once there is room.
+    reserved_at_s: NotRequired[float | None]
+    # 0.5: another interactive session that says so, or else a training that fits beside it, may run on the same
+    # accelerators. 1: nobody else may.
+    accelerator_share: NotRequired[float]
     service: NotRequired[ServiceOfJob | None]  # What an inference service needs besides its program.
     cpu_cores: NotRequired[int]  # CPU cores of its node that each rank needs.
     memory_bytes: NotRequired[int]  # Memory of its node that each rank needs.
@@ -140,6 +146,8 @@ class JobSubmit(TypedDict):
     accelerator_types: NotRequired[Sequence[str]]
     accelerator_memory_bytes: NotRequired[int]  # Memory that each accelerator must have. Default: any.
     node_labels: NotRequired[Mapping[str, str]]  # Labels that each node of the gang must have.
+    # A label of nodes, such as topology.kubernetes.io/zone or rack, of which all nodes of the gang have one value.
+    topology_label: NotRequired[str | None]
     regions: NotRequired[Sequence[str]]  # Regions that it may be in. Empty: any.
     data_region: NotRequired[str | None]  # Region where its data set is; with `data_bytes`.
     data_bytes: NotRequired[int]  # Size of that data set, which is copied where it moves.

@@ -16,7 +16,8 @@ class AcknowledgedSubmits(Invariant):
     def after_commit(self, evidence: Evidence, commit: Commit) -> None:
         """Check that no two jobs come from one key, of those that a scheduler has committed."""
         for job in commit.after.values():
-            if self._job_of.setdefault(job.spec.name, job.id) != job.id:
+            is_submitted = job.spec.replica is None
+            if is_submitted and self._job_of.setdefault(job.spec.name, job.id) != job.id:
                 raise self.fail(f"{job.spec.name} made the jobs {self._job_of[job.spec.name]} and {job.id}")
 
     def at_end(self, evidence: Evidence) -> None:

@@ -34,13 +34,21 @@ class OneGangPerWorker(Invariant):
     def after_change(self, evidence: Evidence) -> None:
         """Check that no slot and no port of a node has the ranks of two gangs."""
         port_of: dict[tuple[str, int], SimulatedShard] = {}
-        holder: dict[tuple[str, str, int], SimulatedShard] = {}
+        holders: dict[tuple[str, str, int], list[SimulatedShard]] = defaultdict(list)
         for node, shard in evidence.running():
             for port in shard.launch.ports:
                 if port_of.setdefault((node.name, port), shard) is not shard:
                     raise self.fail(f"{node.name} runs {shard.launch.key} and another gang on port {port}")
             for slot in shard.launch.slots:
-                key = (node.name, slot.resource, slot.index)
-                other = holder.setdefault(key, shard)
-                if other is not shard and other.launch.instruction.shares_with != shard.launch.key[0]:
-                    raise self.fail(f"{node.name} runs {other.launch.key} and {shard.launch.key} on slot {slot.index}")
+                there = holders[node.name, slot.resource, slot.index]
+                for other in there:
+                    if not _are_a_pair(other, shard):
+                        gangs = f"{other.launch.key} and {shard.launch.key}"
+                        raise self.fail(f"{node.name} runs {gangs} on slot {slot.index}")
+                there.append(shard)
+
+
+def _are_a_pair(one: SimulatedShard, other: SimulatedShard) -> bool:
+    """True if one of the two was started beside the other; who was there first need not have known of it then."""
+    partners = one.launch.instruction.shares_with, other.launch.instruction.shares_with
+    return other.launch.key[0] == partners[0] or one.launch.key[0] == partners[1]

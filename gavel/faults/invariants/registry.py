@@ -5,12 +5,14 @@ from gavel.faults.invariants.allocations import Allocations
 from gavel.faults.invariants.audit import Audit
 from gavel.faults.invariants.base import Invariant
 from gavel.faults.invariants.blameless_jobs import BlamelessJobs
+from gavel.faults.invariants.granted_time import GrantedTime
 from gavel.faults.invariants.nothing_left import NothingLeft
 from gavel.faults.invariants.one_gang_per_worker import OneGangPerWorker
 from gavel.faults.invariants.one_live_gang import OneLiveGang
 from gavel.faults.invariants.operations import Operations
 from gavel.faults.invariants.progress import Progress
 from gavel.faults.invariants.prompt_hand_over import PromptHandOver
+from gavel.faults.invariants.replicas import Replicas
 from gavel.faults.invariants.rounds import Rounds
 from gavel.faults.invariants.transitions import Transitions
 from gavel.faults.invariants.whole_gangs import WholeGangs
@@ -32,4 +34,6 @@ def all_invariants() -> tuple[Invariant, ...]:
         Audit(),
         Operations(),
         BlamelessJobs(),
+        GrantedTime(),
+        Replicas(),
     )

@@ -1,11 +1,16 @@
-"""I2: a gang has exactly as many workers as its job needs, all of one type; in the plans and on the nodes."""
+"""I2: a gang has exactly as many workers as its job may have, all of one type; in the plans and on the nodes.
+
+The job's record has the size and the execution plan that its gang runs with.
+"""
 
 from collections import Counter
 from collections.abc import Iterable
 
 from gavel.backends.gang import GangKey
 from gavel.faults.invariants.base import Commit, Evidence, Invariant
+from gavel.faults.shard import SimulatedShard
 from gavel.types import Lease
+from gavel.types.environment import PLAN
 
 
 class WholeGangs(Invariant):
@@ -20,15 +25,16 @@ class WholeGangs(Invariant):
 
     def _check(self, evidence: Evidence, leases: Iterable[Lease]) -> None:
         for lease in leases:
-            size = evidence.store.job(lease.job_id).spec.scale_factor
+            sizes = evidence.store.job(lease.job_id).spec.possible_sizes
             types = {worker.rpartition("-")[0] for worker in lease.worker_ids}
-            if len(set(lease.worker_ids)) != size or types != {lease.accelerator_type}:
-                raise self.fail(f"job {lease.job_id} needs {size} workers and was given {lease.worker_ids}")
+            if len(set(lease.worker_ids)) not in sizes or types != {lease.accelerator_type}:
+                raise self.fail(f"job {lease.job_id} may have {sizes} workers and was given {lease.worker_ids}")
 
     def after_change(self, evidence: Evidence) -> None:
         """Check that no rank runs twice, and no part of a gang is started again once it has ended."""
         ranks: Counter[tuple[GangKey, int]] = Counter()
         for _, shard in evidence.running():
+            self._check_record(evidence, shard)
             ranks.update((shard.launch.key, rank) for rank in shard.launch.ranks)
             if len(shard.launch.instruction.worker_ids) != len(shard.launch.node_of_rank):
                 raise self.fail(f"gang {shard.launch.key} was divided among {shard.launch.node_of_rank}")
@@ -39,3 +45,12 @@ class WholeGangs(Invariant):
         for (key, rank), count in ranks.items():
             if count > 1:
                 raise self.fail(f"rank {rank} of gang {key} runs {count} times")
+
+    def _check_record(self, evidence: Evidence, shard: SimulatedShard) -> None:
+        job_id, generation = shard.launch.key
+        job, launched = evidence.jobs.get(job_id), shard.launch.instruction
+        if job is None or job.generation != generation:
+            return
+        runs, stored = (len(launched.worker_ids), launched.env.get(PLAN, "")), (job.spec.scale_factor, job.spec.plan)
+        if runs != stored:
+            raise self.fail(f"gang {shard.launch.key} runs with size and plan {runs}, and its job has {stored}")

@@ -145,8 +145,8 @@ class Room:
         while left:
             enough = np.flatnonzero(fits >= left)
             if enough.size:
-                tightest = np.lexsort((self.count[name][enough], fits[enough]))[0]
-                parts.append((int(enough[tightest]), left))
+                tightest = enough[fits[enough] == fits[enough].min()]
+                parts.append((int(tightest[self.count[name][tightest].argmin()]), left))
                 break
             node = int(fits.argmax())
             parts.append((node, int(fits[node])))

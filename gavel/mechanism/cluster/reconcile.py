@@ -55,7 +55,8 @@ def reconcile(
     """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
 
     `jobs`: those not terminal. Gangs of the round in force are launched; gangs that stay have their lease extended as
-    soon as the next round is known; gangs nobody wants are stopped; gangs whose end is committed are forgotten. A gang
+    soon as the next round is known, and one that starts then has that lease from the beginning; gangs nobody wants are
+    stopped; gangs whose end is committed are forgotten. A gang
     that is not preempted is launched only while no round is planned that would end it. Nothing is launched on `nodes`
     that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the last extension that each
     gang was sent; the same one is not made again. `leases_last_sessions`: the gang of a session has a lease to
@@ -80,7 +81,8 @@ def reconcile(
     lasting = [lease for key, lease in in_force.items() if jobs[lease.job_id].spec.preemptible or key in wanted[-1][1]]
     due = list(_due(lasting, jobs, seen, nodes))
     away = gangs_away(rounds, seen.cluster, now_s, lease_grace_s=lease_grace_s) if due else frozenset()
-    launches = tuple(lease for lease in due if not _may_run_away(jobs[lease.job_id], lease, away))
+    may_start = (lease for lease in due if not _may_run_away(jobs[lease.job_id], lease, away))
+    launches = tuple(replace(lease, expires_at_s=newest[gang_key(lease)].expires_at_s) for lease in may_start)
     return Actions(launches=launches, instructions=tuple(instructions))
 
 
@@ -213,10 +215,15 @@ def _partner(lease: Lease) -> JobId | None:
 def _wanted(plan: RoundPlan, jobs: Mapping[JobId, Job]) -> dict[GangKey, Lease]:
     """The plan's leases of jobs that still want to run."""
     return {
-        (lease.job_id, lease.generation): lease
+        gang_key(lease): lease
         for lease in plan.leases
         if (job := jobs.get(lease.job_id)) is not None and lease.generation >= job.generation and job.is_wanted
     }
+
+
+def gang_key(lease: Lease) -> GangKey:
+    """Return the job and the generation of the lease's gang."""
+    return lease.job_id, lease.generation
 
 
 def _by_job(gangs: Iterable[GangSeen]) -> dict[JobId, list[GangSeen]]:

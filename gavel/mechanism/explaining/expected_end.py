@@ -90,6 +90,14 @@ def job_end(job: Job, knowledge: Knowledge) -> JobEnd:
     )
 
 
+def size_assumed(job: Job) -> str:
+    """Return for which size of an elastic job its end is expected, in words; empty for a rigid one."""
+    if not job.spec.is_elastic:
+        return ""
+    workers = f"{job.spec.scale_factor} worker{'s' if job.spec.scale_factor > 1 else ''}"
+    return f"for {workers}, the size in force; rounds may choose another"
+
+
 def job_start(job: Job, knowledge: Knowledge) -> Expected | None:
     """Return when a waiting job is given workers next; None for one that runs, or if nothing says so."""
     if job.state is not JobState.QUEUED or blocked(job, knowledge.state) is not None:

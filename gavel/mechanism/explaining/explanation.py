@@ -80,7 +80,7 @@ def explain(job: Job, state: State) -> Why:
     fix = explanation.code.fix(job.id)
     marks = () if job.state.is_terminal else tuple(map(_of_mark, marks_of(job, state.infeasible)))
     helps = (*explanation.would_unblock, *((fix,) if fix else ()), *marks)
-    message = f"{explanation.message}{_of_sizes(job)}"
+    message = f"{explanation.message}{_of_sizes(job)}{_of_partner(job, state)}"
     return replace(explanation, message=message, received=_received(job, state), would_unblock=helps)
 
 
@@ -91,6 +91,23 @@ def _of_sizes(job: Job) -> str:
     is_running, sizes = job.state is JobState.LEASED, ", ".join(map(str, job.spec.sizes))
     verb = "has" if is_running else "would have"
     return f" Its gang {verb} {counted(job.spec.scale_factor, 'worker')}, of the sizes {sizes}."
+
+
+def _of_partner(job: Job, state: State) -> str:
+    """Which session a running job is beside on its accelerators, or who is beside a session; empty for all others.
+
+    A job of another user has no name here.
+    """
+    leases = state.record.plan.leases if state.record and job.state is JobState.LEASED else ()
+    pair = next((lease.combination for lease in leases if lease.job_id == job.id), ())
+    other = next((state.jobs[each] for each in pair if each != job.id and each in state.jobs), None)
+    if other is None or not (job.spec.is_interactive or other.spec.is_interactive):
+        return ""
+    what = "session" if other.spec.is_interactive else "training"
+    name = f"{what} {other.id}" if other.spec.user == job.spec.user else f"a {what} of another user"
+    if job.spec.is_interactive:
+        return f" It shares its accelerators with {name}."
+    return f" It runs beside {name}, on the same accelerators, where it would wait otherwise."
 
 
 def blocked(job: Job, state: State) -> Why | None:

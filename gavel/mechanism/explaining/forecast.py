@@ -214,7 +214,8 @@ def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
     group, groups = _groups(problem, allocation)
     is_kept = np.array([each.objective in KEEP_LATE_JOBS_GOING for each in groups], dtype=bool)[group]
     share = (equal > 0) / max(1, int((equal > 0).sum()))
-    isolated = finish_time.isolated_rate(rates, problem.capacity_workers, problem.scale_factor, share) * per_step
+    workers_of, scale, choice = problem.capacity_workers, problem.scale_factor, problem.configurations
+    isolated = finish_time.isolated_rate(rates, workers_of, scale, share, choice) * per_step
     rows = tuple(np.flatnonzero(group == index) for index in range(len(groups)))
     return Fluid(
         work=work,
@@ -227,7 +228,7 @@ def _fluid(problem: AllocationProblem, allocation: Allocation) -> Fluid:
         guarantee=np.array([each.guarantee for each in groups]),
         orders=tuple(_order(each.objective, of_group, work, most) for each, of_group in zip(groups, rows, strict=True)),
         total=max(float(given.sum()), float(workers.sum())),
-        isolated=isolated * is_kept,
+        isolated=np.minimum(isolated, most) * is_kept,  # an elastic job's may be that of a larger size
         isolated_s=problem.isolated_time_s + _over(work, isolated),
         deficit_s=problem.age_s - problem.isolated_time_s,
     )

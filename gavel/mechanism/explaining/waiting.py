@@ -97,15 +97,29 @@ class Line:
     def _new(self, jobs: Mapping[JobId, Job]) -> list[JobId]:
         """The jobs that wait and came after the newest round."""
         ranks = self._order.rank_of
-        return [job_id for job_id, job in jobs.items() if job_id not in ranks and self._waits(job)]
+        return [job_id for job_id, job in jobs.items() if job_id not in ranks and self.waits(job)]
+
+    def by_tier(self, jobs: Mapping[JobId, Job]) -> dict[str, list[JobId]]:
+        """Return the jobs that the round names, by tier, in the order in which they wait whenever they do."""
+        ids: dict[str, list[JobId]] = {}
+        for job_id in self._order.job_ids:
+            if job_id in jobs:
+                ids.setdefault(jobs[job_id].spec.tier, []).append(job_id)
+        return ids
+
+    def first_of(self, by_tier: Mapping[str, Sequence[JobId]], jobs: Mapping[JobId, Job]) -> Iterator[tuple[int, Job]]:
+        """Yield what `in_order` yields of the first ones of each tier that the round names (MESSAGES_PER_TIER)."""
+        for ids in by_tier.values():
+            waiting = (jobs[each] for each in ids if each in jobs and self.waits(jobs[each]))
+            yield from zip(range(1, MESSAGES_PER_TIER + 1), waiting, strict=False)
 
     def place_of(self, job: Job, jobs: Iterable[Job]) -> int:
         """Return the place of a job that waits, as `in_order` gives it."""
         tier, key = job.spec.tier, self._key(job)
         others = (each for each in jobs if each.spec.tier == tier and each.id != job.id)
-        return 1 + sum(self._key(each) < key and self._waits(each) for each in others)
+        return 1 + sum(self._key(each) < key and self.waits(each) for each in others)
 
-    def _waits(self, job: Job) -> bool:
+    def waits(self, job: Job) -> bool:
         """True for a job that the newest round does not serve; one whose gang ends with the round before waits, too."""
         return job.id not in self.lease_of and (job.id in self.row_of or job.state is JobState.QUEUED)
 
@@ -174,10 +188,13 @@ class Shortage:
         )
 
 
-def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[tuple[JobId, Reason, str]]:
+def explain_waiting(
+    jobs: Mapping[JobId, Job], record: RoundRecord, waiting: Iterable[tuple[int, Job]] | None = None
+) -> Iterator[tuple[JobId, Reason, str]]:
     """Yield (job, reason, message) for each queued job of the round: those that it serves, then the others in order.
 
-    The message is empty for those behind the first of each tier (MESSAGES_PER_TIER).
+    The message is empty for those behind the first of each tier (MESSAGES_PER_TIER). `waiting`: the others that are to
+    be explained, each with its place; by default all.
     """
     for lease in record.plan.leases:
         job = jobs.get(lease.job_id)
@@ -185,7 +202,7 @@ def explain_waiting(jobs: Mapping[JobId, Job], record: RoundRecord) -> Iterator[
             yield lease.job_id, *starting(lease)
     line, shortage = Line(record), Shortage(record, jobs)
     row_of = line.row_of
-    for place, job in line.in_order(jobs):
+    for place, job in line.in_order(jobs) if waiting is None else waiting:
         if job.state is JobState.QUEUED and (row := row_of.get(job.id)) is not None:
             if place > MESSAGES_PER_TIER:
                 yield job.id, shortage.reason(row), ""

@@ -1,4 +1,4 @@
-"""Jobs that wait for something other than capacity: their user, other jobs, a new month of their tier, copies."""
+"""Jobs that wait for something other than capacity: user, other jobs, a new month of the tier, copies, their time."""
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
@@ -6,6 +6,7 @@ from functools import reduce
 from gavel.mechanism.jobs import lifecycle
 from gavel.mechanism.jobs.events import Dismissed, EventKind
 from gavel.mechanism.jobs.index import JobIndex
+from gavel.mechanism.jobs.reservations import has_reservation, is_due, waits_sentence
 from gavel.mechanism.jobs.serving_sentences import serving_sentence
 from gavel.ports import JobEvent
 from gavel.types import SECONDS_PER_HOUR, Job, JobId, JobState, Reason, Tier, Usage, chain_of, month_of
@@ -91,6 +92,8 @@ def _hold(job: Job, spent: Mapping[str, str], now_s: float) -> tuple[Reason, str
         return Reason.SERVING, serving_sentence(job)
     if job.residence.arrives_at_s > now_s:
         return Reason.MOVING, job.residence.why
+    if has_reservation(job, now_s) and not is_due(job, now_s):
+        return Reason.RESERVED, waits_sentence(job)
     if job.spec.tier in spent and not (job.spec.is_interactive and job.state is JobState.LEASED):  # it has its own end
         return Reason.QUOTA_EXCEEDED, spent[job.spec.tier]
     return None

@@ -21,13 +21,14 @@ class JobIndex:
     def __init__(self, jobs: Mapping[JobId, Job] | None = None) -> None:
         self.jobs: dict[JobId, Job] = {}
         self.leased: dict[JobId, Job] = {}
-        self.conditional: dict[JobId, Job] = {}  # services; paused, cancelled, over, waiting, lost, stalled, moved
+        self.conditional: dict[JobId, Job] = {}  # services; paused, cancelled, over, waiting, lost, moved, reserved
         self.non_preemptible: dict[JobId, Job] = {}
         self.services: dict[JobId, Job] = {}
         self.replicas: dict[JobId, Job] = {}
         self.configurable: dict[JobId, Job] = {}  # whose size or plan the rounds choose
         self.sizes: Counter[int] = Counter()  # how many jobs have gangs of so many workers
         self.newest_at_s = NEVER_S  # no job was submitted after this
+        self.touched: set[JobId] = set()  # that were put since somebody has emptied this
         self._keys: dict[JobId, Key] = {}
         self._order: list[Key] = []
         self._is_sorted = True
@@ -54,6 +55,7 @@ class JobIndex:
         before = self.jobs.get(job.id)
         self._ordered = self._taken = None
         self.jobs[job.id] = job
+        self.touched.add(job.id)
         _keep(self.leased, job, job.state is JobState.LEASED)
         _keep(self.conditional, job, is_conditional(job))
         _keep(self.non_preemptible, job, not job.spec.preemptible and job.spec.service is None)
@@ -68,6 +70,7 @@ class JobIndex:
         job = self.jobs.pop(job_id, None)
         if job is not None:
             self._ordered = self._taken = None
+            self.touched.discard(job_id)
             self.leased.pop(job_id, None)
             self.conditional.pop(job_id, None)
             for subset in (self.non_preemptible, self.services, self.replicas):
@@ -130,6 +133,7 @@ def is_conditional(job: Job) -> bool:
         or job.retry_at_s > 0
         or job.no_progress
         or job.residence.arrives_at_s > 0
+        or job.spec.reserved_at_s is not None
     )
 
 

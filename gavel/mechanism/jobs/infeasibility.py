@@ -5,7 +5,7 @@ that shared its accelerators with another job, whose memory may have been the ca
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from gavel.types import EXCLUDED, GangExit, GangOutcome, InfeasibleType, Job
@@ -46,19 +46,21 @@ def evidence_of(end: GangExit) -> str:
     return line.strip()[:EVIDENCE_CHARACTERS_MAX]
 
 
-def failure_under_plan(job: Job, end: GangExit) -> str:
+def failure_under_plan(job: Job, end: GangExit, known_plans: Collection[str]) -> str:
     """Return the evidence that a job does not run under the plan of its gang; "" if there is none.
 
-    The gang failed before its first report, and the one that reported last had another plan: most often the checkpoint
-    of that one could not be loaded.
+    The gang failed before its first report. The one that reported last had another plan: most often its checkpoint
+    could not be loaded. Or the job has not run yet, and of its plans only others are among `known_plans`, which were
+    measured with other jobs of the kind: then its first gang was to try this one.
     """
     if end.outcome is not GangOutcome.EXITED or end.exit_code == 0 or job.has_reported:
         return ""
-    if job.plan_trained in ("", job.plan):
+    others = {job.plan_trained} if job.plan_trained else set(known_plans)
+    if not others or job.plan in others:
         return ""
     lines = [line.strip() for line in end.log_tail.splitlines() if line.strip()]
     last = "".join(each if each.isprintable() else " " for each in (lines[-1:] or [end.message])[0])
-    why = f"it failed before its first step, after plan {job.plan_trained} had run: "
+    why = f"it failed before its first step, after plan {min(others)} had run: "
     room = EVIDENCE_CHARACTERS_MAX - len(why)
     return why + (last if len(last) <= room else f"…{last[1 - room :]}")  # what went wrong is at the end, behind paths
 

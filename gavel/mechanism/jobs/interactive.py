@@ -9,7 +9,8 @@ from gavel.types import Job
 
 
 def ends_at_s(job: Job, used_s: float | None) -> float:
-    """Return when the session ends unless somebody uses it until then, Unix time; +inf before its program has started.
+    """Return when the session ends unless somebody uses it until then, Unix time; +inf before its program has started,
+    unless it is reserved.
 
     `used_s`: when it was last used; None: it is not ended for want of use.
     """
@@ -20,6 +21,10 @@ def ends_at_s(job: Job, used_s: float | None) -> float:
 def why_over(job: Job, used_s: float | None, now_s: float) -> str:
     """Return why the session is over at this instant, as a sentence; empty while it is not."""
     if job.session_ends_at_s is not None and job.session_ends_at_s <= now_s:
+        if job.started_at_s is None:
+            return "The time that was reserved for the session is over, and it could not start."
+        if job.spec.reserved_at_s is not None:
+            return f"The time that was reserved for the session, {job.spec.longest_s:.0f} s, is over."
         return f"The session has had the {job.spec.longest_s:.0f} s that it was granted."
     if _idle_at_s(job, used_s) <= now_s:
         return f"Nobody was connected to the session, and it printed nothing, for {job.spec.idle_s:.0f} s."

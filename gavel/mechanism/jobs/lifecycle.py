@@ -108,7 +108,8 @@ def _closed(job: Job, event: Ended) -> Job:
     job = changed(job, reason=event.reason, message=event.message, steps_reported=job.steps_done)
     if not job.state.is_terminal:
         return job
-    done = (job.total_steps or so_far) if job.state is JobState.COMPLETED else job.steps_done
+    completed = so_far if job.over else job.total_steps or so_far  # what was ended has done no more than that
+    done = completed if job.state is JobState.COMPLETED else job.steps_done
     return changed(
         job,
         steps_done=done,

@@ -6,7 +6,7 @@ guaranteed, also for tiers that have no jobs now.
 """
 
 import math
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from gavel.types import AcceleratorType, JobSpec, Tier, chain_of
@@ -23,9 +23,9 @@ class Room:
         for tier in tiers.values():
             parent = tier.parent if tier.parent in tiers else None
             self._below.setdefault(parent, []).append(tier)
-        self._held: Counter[tuple[str, AcceleratorType]] = Counter()  # with the tiers below, as the next
-        self._own: Counter[tuple[str, AcceleratorType]] = Counter()  # of the tier itself
-        self._in_all: Counter[str] = Counter()
+        self._held = defaultdict[tuple[str, AcceleratorType], float](float)  # with the tiers below, as the next
+        self._own = defaultdict[tuple[str, AcceleratorType], float](float)  # of the tier itself
+        self._in_all = defaultdict[str, float](float)
 
     @property
     def is_bounded(self) -> bool:
@@ -35,8 +35,11 @@ class Room:
             for tier in self._tiers.values()
         )
 
-    def take(self, tier: str, size: int, types: Collection[AcceleratorType]) -> None:
-        """Count a gang of `size` workers of the tier on each of the types; once in its number of workers."""
+    def take(self, tier: str, size: float, types: Collection[AcceleratorType]) -> None:
+        """Count a gang of `size` workers of the tier on each of the types; once in its number of workers.
+
+        A worker that two gangs share counts half for each.
+        """
         for name in chain_of(tier, self._tiers):
             self._in_all[name] += size
             for each in types:
@@ -44,7 +47,7 @@ class Room:
         for each in types:
             self._own[tier, each] += size
 
-    def types(self, tier: str, size: int, types: Collection[AcceleratorType]) -> list[AcceleratorType]:
+    def types(self, tier: str, size: float, types: Collection[AcceleratorType]) -> list[AcceleratorType]:
         """Return those of the types on which one more gang of so many workers may stay."""
         if self._full(tier, size) is not None:
             return []
@@ -77,25 +80,25 @@ class Room:
             )
         held, most = self._in_all[full.name], full.non_preemptible_workers
         return (
-            f"Jobs that may not be preempted hold {held} of the {most} workers that tier {full.name} lets them hold;"
+            f"Jobs that may not be preempted hold {held:g} of the {most} workers that tier {full.name} lets them hold;"
             f" this one needs {size} more."
         )
 
-    def _full(self, tier: str, size: int) -> Tier | None:
+    def _full(self, tier: str, size: float) -> Tier | None:
         """The tier, or the one above it, whose number of workers does not allow so many more."""
         for name in chain_of(tier, self._tiers):
             most = self._tiers[name].non_preemptible_workers
-            if most is not None and self._in_all[name] + size > most:
+            if most is not None and self._in_all[name] + size > most + ROUNDING:
                 return self._tiers[name]
         return None
 
-    def _is_within_caps(self, tier: str, size: int, name: AcceleratorType) -> bool:
+    def _is_within_caps(self, tier: str, size: float, name: AcceleratorType) -> bool:
         return all(
             self._held[each, name] + size <= self._tiers[each].cap * self._capacity[name] + ROUNDING
             for each in chain_of(tier, self._tiers)
         )
 
-    def _leaves(self, tier: str, size: int, name: AcceleratorType) -> bool:
+    def _leaves(self, tier: str, size: float, name: AcceleratorType) -> bool:
         """Whether all tiers can have what they hold and what they are guaranteed, with one more gang."""
         self._own[tier, name] += size
         wanted = self._wanted(self._below.get(None, ()), name)

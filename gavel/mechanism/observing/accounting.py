@@ -11,6 +11,7 @@ from gavel.mechanism.planning.problem import Estimate, rates_of
 from gavel.mechanism.tick import Tick
 from gavel.types import (
     AcceleratorType,
+    Configurations,
     GangSeen,
     Job,
     JobSpec,
@@ -40,6 +41,8 @@ def silence_of(
     The two jobs may not fit on the same workers at all.
     """
     began_s = gang.started_at_s
+    if job.spec.is_interactive:  # which has no steps
+        return ()
     if partner is None or began_s is None or job.trained_steps or gang.reports or now_s - began_s < round_s:
         return ()
     silence = Report(sequence=job.report_sequence, kind=ReportKind.PROGRESS, step=0, seconds=now_s - began_s)
@@ -73,17 +76,21 @@ def _is_spread(gang: GangSeen, layout: Layout) -> bool:
 
 
 def isolated_rates(
-    specs: Sequence[JobSpec], competing: Sequence[int], layout: Layout, estimate: Estimate
+    specs: Sequence[JobSpec],
+    competing: Sequence[int],
+    layout: Layout,
+    estimate: Estimate,
+    configurations: Configurations | None = None,
 ) -> list[tuple[float, float]]:
     """Return T_iso of each job (gavel/finish_time.py) on its part of the cluster and on all of it, in steps per second.
 
     `competing`: how many jobs may be served, the job itself included; each has that part of the cluster. A job that can
-    run nowhere has 0 for both.
+    run nowhere has 0 for both. `configurations`: those of the elastic ones of the jobs.
     """
     rates = rates_of(specs, layout.feasibility, estimate)
     sizes = np.array([spec.scale_factor for spec in specs])
     own, whole = (
-        isolated_rate(rates, layout.capacity, sizes, share).tolist()
+        isolated_rate(rates, layout.capacity, sizes, share, configurations).tolist()
         for share in (1 / np.array(competing), np.ones(len(specs)))
     )
     return list(zip(own, whole, strict=True))

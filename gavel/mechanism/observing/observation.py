@@ -23,6 +23,7 @@ from gavel.mechanism.observing.accounting import (
 from gavel.mechanism.observing.notes import notes_of
 from gavel.mechanism.observing.served import Served
 from gavel.mechanism.planning import switch_costs
+from gavel.mechanism.planning.configurations import SpeedInputs, configurations_of, known_plans
 from gavel.mechanism.planning.problem import as_known
 from gavel.mechanism.planning.start_budget import cluster_s
 from gavel.mechanism.tick import Tick
@@ -209,7 +210,8 @@ class _JobUpdates:
         evidence = infeasibility.evidence_of(end.exit)
         if evidence and self._is_to_blame(job, gang, evidence):
             return self._elsewhere(job, gang, end, evidence, (gang.accelerator_type,))
-        if evidence := infeasibility.failure_under_plan(job, end.exit):
+        measured = known_plans(job, self.estimator.matrix, self.layout.feasibility.types) if job.spec.plans else ()
+        if evidence := infeasibility.failure_under_plan(job, end.exit, measured):
             return self._elsewhere(job, gang, end, evidence, self.layout.feasibility.types)
         return end
 
@@ -329,10 +331,12 @@ class _JobUpdates:
     def _lose(self, job: Job) -> None:
         """Count the gang of a leased job as lost: no node and no plan has it."""
         exit_ = GangExit(outcome=GangOutcome.LOST, message="no trace of its gang")
-        kind, reason = (EventKind.LOST, Reason.LOST)
+        kind, reason, message = EventKind.LOST, Reason.LOST, "There is no trace of the gang."
         if job.cancel_requested:
-            kind, reason = (EventKind.CANCELLED, Reason.CANCELLED)
-        message, now_s = "There is no trace of the gang.", self.tick.now_s
+            kind, reason = EventKind.CANCELLED, Reason.CANCELLED
+        elif job.over:
+            kind, reason, message = EventKind.FINISHED, Reason.COMPLETED, job.over
+        now_s = self.tick.now_s
         end = Ended(at_s=now_s, generation=job.generation, kind=kind, reason=reason, message=message, exit=exit_)
         self._end(job, end)
 
@@ -354,5 +358,12 @@ class _JobUpdates:
         served = self.served
         competing = [served.count + (not served.includes(job)) for job in jobs]
         specs = [as_known(job, self.estimator).spec for job in jobs]
-        rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate)
+        speeds = SpeedInputs(
+            feasibility=self.layout.feasibility,
+            matrix=self.estimator.matrix,
+            marks=self.tick.infeasible,
+            of_own_kind=lambda job: as_known(job, self.estimator),
+        )
+        choice = configurations_of(jobs, speeds)
+        rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate, choice)
         return {job.id: each for job, each in zip(jobs, rates, strict=True)}

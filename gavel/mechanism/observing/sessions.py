@@ -17,7 +17,8 @@ LastUse = Callable[[JobId, int], float | None]
 def look_at_sessions(tick: Tick, last_use: LastUse) -> float:
     """Mark the sessions that are over; return when the next one will be if nobody uses it (+inf: none).
 
-    A session that is over while it has no gang, paused or lost, is completed at once.
+    A session that is over while it has no gang, paused or lost, is completed at once; one that was reserved and never
+    started has failed.
     """
     sessions = [job for job in tick.index.non_preemptible.values() if job.spec.is_interactive]
     if not sessions:
@@ -32,11 +33,16 @@ def _look_at(tick: Tick, job: Job, started_at_s: float | None, last_use: LastUse
     used_s = last_use(job.id, job.generation) if has_gang and job.spec.idle_s is not None else None
     why = job.over or why_over(session, used_s, tick.now_s)
     if why and not has_gang and not job.cancel_requested:
-        end = Dismissed(at_s=tick.now_s, kind=EventKind.FINISHED, reason=Reason.COMPLETED, message=why)
-        tick.put(*lifecycle.step(session, end))
+        tick.put(*lifecycle.step(session, _dismissed(session, why, tick.now_s)))
     elif why != job.over or session is not job:
         tick.put(changed(session, over=why))
     return inf if why else ends_at_s(session, used_s)
+
+
+def _dismissed(session: Job, why: str, at_s: float) -> Dismissed:
+    if session.started_at_s is None:
+        return Dismissed(at_s=at_s, kind=EventKind.REFUSED, reason=Reason.RESERVATION_MISSED, message=why)
+    return Dismissed(at_s=at_s, kind=EventKind.FINISHED, reason=Reason.COMPLETED, message=why)
 
 
 def _started(job: Job, started_at_s: float | None) -> Job:

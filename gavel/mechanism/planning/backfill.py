@@ -20,7 +20,7 @@ from gavel.mechanism.planning.invariants import check_plan, needs_are_met
 from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
 from gavel.mechanism.planning.planner import Ledger, SelectionProblem
 from gavel.mechanism.planning.problem import Estimate, as_known, rates_of
-from gavel.mechanism.planning.switch_costs import ANY_OTHER
+from gavel.mechanism.planning.switch_costs import pays_a_start
 from gavel.mechanism.tick import Tick
 from gavel.ports import ThroughputEstimator
 from gavel.types import (
@@ -135,13 +135,12 @@ def _waiting(tick: Tick, ahead: RoundPlan | None, switch_cost_s: Mapping[str, fl
     capped = {name for name in tick.snapshot.tiers if is_capped(name, tick.snapshot.tiers)}
     if capped:
         waiting = [job for job in waiting if job.spec.tier not in capped]
-    other_s = switch_cost_s.get(ANY_OTHER, 0.0)
     planned = {lease.job_id for lease in ahead.leases} if ahead else set()
 
     def may_start(job: Job) -> bool:
         if not job.spec.preemptible:
             return ahead is None or job.id in planned
-        return left_s > 0 and 2 * switch_cost_s.get(job.spec.kind, other_s) <= left_s
+        return pays_a_start(job.spec.kind, switch_cost_s, left_s)
 
     return [job for job in waiting if may_start(job)]
 

@@ -21,6 +21,7 @@ from gavel.ports import ThroughputMatrix
 from gavel.types import (
     AcceleratorType,
     BoolArray,
+    Configurations,
     FloatArray,
     InfeasibleType,
     IntArray,
@@ -32,26 +33,36 @@ _Key = TypeVar("_Key")
 SURE_ERROR = 0.15  # of log(steps/s): a speed that is known so well is as good as measured
 KNOWN_ERROR = 1.0  # of log(steps/s), below which something of the kind was measured
 OPTIMISM = 1.25  # times the best plan that is known: what a plan that nobody has measured is taken to reach
+GROWTH = 2  # times the largest size whose speed is known: more is not given at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SizeInputs:
-    """What sizes and plans are chosen from, besides the jobs of the round.
+class SpeedInputs:
+    """What the speeds of jobs in their sizes follow from; `of_own_kind` gives a job the kind whose rates apply to it.
 
-    `held`: type and size of each gang that runs; `plan_held`: its plan, if the job has plans; `staying`: jobs whose
-    gang keeps both; `restart_s`: what a restart costs, by job kind; `of_own_kind` gives a job the kind whose rates
-    apply to it.
+    `marks`: where jobs are known not to fit.
     """
 
     feasibility: Feasibility
     matrix: Matrix
     marks: Sequence[InfeasibleType]
+    of_own_kind: Callable[[Job], Job]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SizeInputs(SpeedInputs):
+    """What sizes and plans are chosen from, besides the jobs of the round.
+
+    `held`: type and size of each gang that runs; `plan_held`: its plan, if the job has plans; `staying`: jobs whose
+    gang keeps both; `restart_s`: what a restart costs, by job kind.
+    """
+
     held: Mapping[JobId, tuple[AcceleratorType, int]]
     staying: Collection[JobId]
     restart_s: Mapping[str, float]
     round_duration_s: float
-    of_own_kind: Callable[[Job], Job]
     plan_held: Mapping[JobId, str]
+    now_s: float
 
     def held_plan(self, job: Job) -> str:
         """Return the name of the plan of the job's gang; "": it has no gang, or no plan."""
@@ -78,6 +89,7 @@ class Candidates:
     variants: Variants
     sizes: IntArray  # (k,)
     speed: FloatArray  # (n, m, k) steps per second, 0 where a size is not possible
+    expected: FloatArray  # (n, m, k) the same without optimism for plans that nobody has measured
     is_sure: BoolArray  # (n, m, k) True where the speed was measured under some plan, or is known as well
     best: IntArray  # (n, m, k) number of the variant, NOTHING where none is possible
 
@@ -90,6 +102,7 @@ class Candidates:
 def candidates_of(jobs: Sequence[Job], inputs: SizeInputs) -> Candidates:
     """Return every job in each of its sizes, without the types on which it does not fit in that size."""
     variants, sizes = _variants(jobs, inputs)
+    expected = _fastest(variants, len(jobs), len(sizes))
     if any(job.spec.plans for job in jobs):
         variants = replace(variants, speed=_optimistic(jobs, variants, inputs))
     shape = len(jobs), len(inputs.feasibility.types), len(sizes)
@@ -101,10 +114,48 @@ def candidates_of(jobs: Sequence[Job], inputs: SizeInputs) -> Candidates:
         speed[rows, :, places] = np.where(is_better, variants.speed[number], speed[rows, :, places])
         best[rows, :, places] = np.where(is_better, number[:, None], best[rows, :, places])
         is_sure[rows, :, places] |= variants.is_sure[number]
-    return Candidates(variants=variants, sizes=sizes, speed=speed, is_sure=is_sure, best=best)
+    return Candidates(variants=variants, sizes=sizes, speed=speed, expected=expected, is_sure=is_sure, best=best)
 
 
-def _variants(jobs: Sequence[Job], inputs: SizeInputs) -> tuple[Variants, IntArray]:
+def configurations_of(jobs: Sequence[Job], inputs: SpeedInputs) -> Configurations | None:
+    """Return the speeds of the elastic ones of these jobs in the sizes that they may be given; None if there is none.
+
+    `jobs`: as they were submitted, with the sizes in force.
+    """
+    elastic = [row for row, job in enumerate(jobs) if job.spec.is_elastic]
+    if not elastic:
+        return None
+    own = [jobs[row] for row in elastic]
+    variants, sizes = _variants(own, inputs)
+    speed = _fastest(variants, len(own), len(sizes))
+    is_sure = np.zeros((len(own), len(sizes)), dtype=np.bool_)
+    np.logical_or.at(is_sure, (variants.row, variants.place), variants.is_sure.any(axis=1))
+    held = np.array([job.spec.scale_factor for job in own])
+    enough = within_growth(sizes, np.asarray((speed > 0).any(axis=1)), is_sure, held)
+    return Configurations(jobs=np.array(elastic), sizes=sizes, steps_per_s=speed * enough[:, None])
+
+
+def within_growth(sizes: IntArray, possible: BoolArray, is_sure: BoolArray, held: IntArray) -> BoolArray:
+    """Return which `sizes` (k,) n jobs may be given, (n, k): the smallest, and up to GROWTH times one known well.
+
+    `possible` (n, k), `is_sure` (n, k): whose speed is known well. `held` (n,): a size that each has already, or 0.
+    """
+    measured = np.where(is_sure, sizes, 0).max(axis=1, initial=0)
+    largest = int(sizes.max(initial=1))
+    smallest = np.where(possible, sizes, largest).min(axis=1, initial=largest)
+    most = np.maximum(np.maximum(GROWTH * measured, smallest), held)
+    enough: BoolArray = sizes <= most[:, None]
+    return enough
+
+
+def _fastest(variants: Variants, jobs: int, sizes: int) -> FloatArray:
+    """The speed of each job in each size on each type under the fastest of its plans there, (jobs, m, sizes)."""
+    speed = np.zeros((jobs, sizes, variants.speed.shape[1]))
+    np.maximum.at(speed, (variants.row, variants.place), variants.speed)
+    return np.ascontiguousarray(speed.transpose(0, 2, 1))
+
+
+def _variants(jobs: Sequence[Job], inputs: SpeedInputs) -> tuple[Variants, IntArray]:
     """Every job in each of its sizes under each plan that holds there, and all sizes."""
     of_row = [(row, each) for row, job in enumerate(jobs) for each in variants_of(job)]
     seen = [inputs.of_own_kind(job) for job in ruled_out((job for _, job in of_row), inputs.marks)]
@@ -131,6 +182,14 @@ def _numbers(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
     for number, key in enumerate(keys):
         at[key].append(number)
     return dict(at)
+
+
+def known_plans(job: Job, matrix: Matrix, types: Sequence[AcceleratorType]) -> set[str]:
+    """Return the names of the job's plans of which something was measured, in any size and on any of the types."""
+    variants = variants_of(job)
+    error = matrix([each.spec for each in variants], types).relative_error
+    measured = np.flatnonzero((error < KNOWN_ERROR).any(axis=1)).tolist()
+    return {variants[number].spec.plan for number in measured}
 
 
 # --- plans that nobody has measured ----------------------------------------------------------------------------------

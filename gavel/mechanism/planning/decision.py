@@ -12,13 +12,26 @@ from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed
 from gavel.mechanism.cluster import nodes
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.behind import served_first
 from gavel.mechanism.planning.caps import capped
+from gavel.mechanism.planning.guests import GuestInputs, guests_of, hosts_of
 from gavel.mechanism.planning.invariants import check_allocation, check_plan, needs_are_met
 from gavel.mechanism.planning.non_preemptible import of_tiers, staying, used_of_kept, without_ended
 from gavel.mechanism.planning.planner import Ledger, plan_round, shares_of
-from gavel.mechanism.planning.problem import Matrix, Solved, as_known, problem_from, restricted, reused, with_staying
+from gavel.mechanism.planning.problem import (
+    Matrix,
+    Solved,
+    as_known,
+    problem_from,
+    restricted,
+    reused,
+    with_new_jobs,
+    with_staying,
+)
 from gavel.mechanism.planning.profiling import unmeasured
-from gavel.mechanism.planning.replanning import with_kept
+from gavel.mechanism.planning.replanning import with_guests, with_kept
+from gavel.mechanism.planning.reserved_leases import duration_s, reserved_instants, with_reserved_leases
+from gavel.mechanism.planning.shared_sessions import with_sessions_that_join
 from gavel.mechanism.planning.sharing import pair_rates
 from gavel.mechanism.planning.sizes import ConfiguredJobs, SizeInputs, in_their_sizes
 from gavel.mechanism.planning.start_budget import charged
@@ -41,6 +54,7 @@ from gavel.types import (
     PlannedJobs,
     RoundPlan,
     RoundRecord,
+    Used,
 )
 
 log = structlog.get_logger("gavel.decision")
@@ -98,8 +112,9 @@ class Decider:
         last = tick.round_records[-1] if tick.round_records else None
         parent = without_ended(last.plan, tick.now_s) if last else None
         # 1. who stays whatever the policy wants, and what is left to share
-        ends_at_s = starts_at_s + self.settings.round_duration_s
-        kept = staying(tick, parent, starts_at_s=starts_at_s, ends_at_s=ends_at_s) if parent else ()
+        lasts_s = duration_s(starts_at_s, self.settings.round_duration_s, reserved_instants(tick))
+        ends_at_s = starts_at_s + lasts_s
+        kept = self._kept(tick, parent, starts_at_s, ends_at_s)
         staying_jobs = {lease.job_id for lease in kept}
         free_jobs = [as_known(job, estimator) for job in jobs if job.id not in staying_jobs]
         costs, unreported_s = self.switch_cost_s(tick), self._charge_unreported(last, starts_at_s)
@@ -108,15 +123,12 @@ class Decider:
         )
         cluster = nodes.usable(tick.usable, {}, [w for lease in kept for w in lease.worker_ids])
         # 2. how the rest shares it
-        held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
-        used = used_of_kept(held, (job.spec.needs for job in free_jobs), tick.seen.cluster)
-        if (self._layout.cluster, self._layout.used) != (cluster, used):
-            self._layout = Layout(cluster, used)
+        used = self._lay_out(tick, cluster, kept, free_jobs)
         configured = self._configured(tick, free_jobs, estimator, parent, early, starts_at_s)
         free_jobs = configured.jobs
         matrix = configured.with_plans(estimator.matrix)
         problem = self._problem(tick, free_jobs, self._layout.feasibility, estimator, last, matrix)
-        problem = with_staying(problem, of_tiers(tick, kept))
+        problem = with_staying(replace(problem, configurations=configured.configurations), of_tiers(tick, kept))
         allocation, outcome = self.allocation_of(problem, last.allocation if last else None)
         # 3. who goes where
         inputs = PlanInputs(
@@ -125,8 +137,8 @@ class Decider:
             jobs=PlannedJobs.of(free_jobs),
             parent=parent,
             starts_at_s=starts_at_s,
-            duration_s=self.settings.round_duration_s,
-            kept=tuple(kept),
+            duration_s=lasts_s,
+            kept=kept,
             used=used,
             to_profile=self._to_profile(configured, problem, estimator),
             profiling_workers_fraction=self.settings.profiling_workers_fraction,
@@ -137,12 +149,15 @@ class Decider:
             started_at_s=_started_at_s(tick) if self.settings.minimum_run_s > 0 else {},
             starting=early,
             plan_on=configured.plan_on,
+            late=served_first(configured.late, problem, allocation),
         )
         lag_before = last.lag_rounds if last else {}
         plan, lag = plan_round(
             inputs, problem=problem, allocation=allocation, lag_rounds=lag_before, layout=self._layout
         )
         given, plan = plan.leases, with_kept(plan, inputs)
+        inputs = replace(inputs, guests=self._guests(tick, plan, inputs, free_jobs, lag, estimator))
+        given, plan = (*given, *inputs.guests), with_guests(plan, inputs.guests)
         needs_are_met(given, plan.leases, tick.seen.cluster, tick.jobs)
         check_plan(plan, cluster=tick.seen.cluster, jobs=tick.jobs, parent=parent)
         return RoundRecord(
@@ -155,6 +170,45 @@ class Decider:
             unreported_s=unreported_s,
             inputs=inputs,
         )
+
+    def _kept(self, tick: Tick, parent: RoundPlan | None, starts_at_s: float, ends_at_s: float) -> tuple[Lease, ...]:
+        """The leases that are given before anything is planned: of gangs that stay, and of sessions, see there."""
+        kept = staying(tick, parent, starts_at_s=starts_at_s, ends_at_s=ends_at_s) if parent else ()
+        kept = with_reserved_leases(tick, parent, kept, starts_at_s=starts_at_s, ends_at_s=ends_at_s)
+        return with_sessions_that_join(tick, parent, kept, round_duration_s=self.settings.round_duration_s)
+
+    def _lay_out(self, tick: Tick, cluster: Cluster, kept: Sequence[Lease], jobs: Sequence[Job]) -> dict[str, Used]:
+        """Set the layout to the workers that are left to share, and return what gangs that stay hold of each node."""
+        held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
+        used = used_of_kept(held, (job.spec.needs for job in jobs), tick.seen.cluster)
+        if (self._layout.cluster, self._layout.used) != (cluster, used):
+            self._layout = Layout(cluster, used)
+        return used
+
+    def _guests(
+        self,
+        tick: Tick,
+        plan: RoundPlan,
+        inputs: PlanInputs,
+        jobs: Sequence[Job],
+        lag: Ledger,
+        estimator: ThroughputEstimator,
+    ) -> tuple[Lease, ...]:
+        """The leases of trainings beside sessions in the round, where jobs may share workers at all."""
+        hosts = hosts_of(tick, plan) if self.settings.space_sharing else []
+        if not hosts:
+            return ()
+        served = {lease.job_id for lease in plan.leases}
+        chosen_from = GuestInputs(
+            plan=plan,
+            hosts=hosts,
+            waiting=[job for job in jobs if job.id not in served],
+            behind={job_id for (job_id, _), rounds in lag.items() if rounds > 0},
+            parent=inputs.parent,
+            estimator=estimator,
+            switch_cost_s=self.switch_cost_s(tick),
+        )
+        return guests_of(tick, chosen_from)
 
     def _configured(
         self,
@@ -184,6 +238,7 @@ class Decider:
             restart_s=self.switch_cost_s(tick),
             round_duration_s=self.settings.round_duration_s,
             of_own_kind=lambda job: as_known(job, estimator),
+            now_s=tick.now_s,
         )
         return in_their_sizes(submitted, inputs)
 
@@ -308,15 +363,22 @@ class Decider:
         return self._without(failure, problem, last)
 
     def _without(self, failure: str, problem: AllocationProblem, last: Allocation | None) -> tuple[Allocation, str]:
-        """The allocation used while the policy fails: the last valid one, else the equal share."""
+        """The allocation used while the policy fails: the last valid one, else the equal share.
+
+        A job that came after the last valid one has its equal share beside it: it would wait for as long as every
+        solve fails, behind jobs that never end.
+        """
         before = last.fallback if last else None
         goes_on = before is not None and before.policy == self.settings.policy
         since_s = before.since_s if before is not None and goes_on else problem.now_s
         why = Fallback(policy=self.settings.policy, error=failure, since_s=since_s, instead="last allocation kept")
-        if last is not None and set(last.accelerator_types) == set(problem.accelerator_types):
-            return replace(restricted(last, problem), fallback=why), f"{why.instead}: {failure}"
-        why = replace(why, instead="equal share")
         shared = self._fallback.allocate(replace(problem, pair_rates=None))
+        if last is not None and set(last.accelerator_types) == set(problem.accelerator_types):
+            kept = with_new_jobs(
+                restricted(last, problem), last, shared, dict(zip(problem.job_ids, problem.users, strict=True))
+            )
+            return replace(kept, fallback=why), f"{why.instead}: {failure}"
+        why = replace(why, instead="equal share")
         return replace(shared, is_fallback=True, fallback=why), f"{why.instead}: {failure}"
 
 

@@ -100,7 +100,8 @@ def _selection_problem(round_: _Round, shares: Shares, lag_rounds: Ledger) -> Se
     inputs, problem = round_.inputs, round_.problem
     column_of = {name: column for column, name in enumerate(round_.types)}
     kept = np.full(len(round_.ids), -1, dtype=np.int64)
-    kept[list(round_.before)] = [column_of.get(lease.accelerator_type, -1) for lease in round_.before.values()]
+    held = {row: lease for row, lease in round_.before.items() if not _was_guest(round_, lease)}
+    kept[list(held)] = [column_of.get(lease.accelerator_type, -1) for lease in held.values()]
     shares, pinned = _pinned(round_, shares)
     return SelectionProblem(
         rates=_rates_alone(problem),
@@ -116,6 +117,7 @@ def _selection_problem(round_: _Round, shares: Shares, lag_rounds: Ledger) -> Se
         pairs=shares.pairs,
         pair_target_fraction=shares.of_pair,
         pinned=pinned,
+        late=_late(round_, column_of),
         stay_rounds=stay_rounds(round_.kinds, inputs.switch_cost_s, inputs.duration_s),
         minimum_rounds=inputs.minimum_run_s / inputs.duration_s,
         may_fill=uncapped(problem),
@@ -222,6 +224,13 @@ def _profiling(round_: _Round) -> list[tuple[int, int]]:
     return list(choice.of_row.items())
 
 
+def _late(round_: _Round, column_of: Mapping[AcceleratorType, int]) -> list[tuple[int, int]]:
+    """(row, column) of the jobs that have a place first."""
+    late = round_.inputs.late
+    row_of = {job_id: row for row, job_id in enumerate(round_.ids)} if late else {}
+    return [(row_of[job_id], column_of[name]) for job_id, name in late]
+
+
 def _pinned(round_: _Round, shares: Shares) -> tuple[Shares, tuple[int, ...]]:
     """The shares, and the rows that start or have not run their minimum yet."""
     inputs = round_.inputs
@@ -252,6 +261,11 @@ def pinned_rows(together: Iterable[tuple[int, ...]], shares: Shares, count: int)
         pinned[count + pairs.index(pair)] = None
     of_pairs = np.array(of_pair).reshape(len(of_pair), shares.of_job.shape[1])  # maybe of no type: no node is there
     return Shares(of_job=shares.of_job, pairs=pairs, of_pair=of_pairs), tuple(pinned)
+
+
+def _was_guest(round_: _Round, lease: Lease) -> bool:
+    """True for the gang beside a session that stays: it was given no place to keep, and moves wherever it goes on."""
+    return len(lease.combination) > 1 and any(each.job_id in lease.combination for each in round_.inputs.kept)
 
 
 def _is_held(round_: _Round, row: int, *, is_starting: bool) -> bool:

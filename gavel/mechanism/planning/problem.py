@@ -1,6 +1,7 @@
 """Makes the allocation problem, the one argument of every policy, from jobs, cluster and estimates."""
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import lru_cache
@@ -18,6 +19,7 @@ from gavel.types import (
     AllocationProblem,
     Cluster,
     Combination,
+    Configurations,
     FloatArray,
     IntArray,
     Job,
@@ -270,8 +272,8 @@ PROGRESS_FIELDS = frozenset(
 def _same(one: Any, other: Any) -> bool:
     if one is other:
         return True
-    if isinstance(one, PairRates) and isinstance(other, PairRates):
-        return _same(one.kind_of_job, other.kind_of_job) and _same(one.steps_per_s, other.steps_per_s)
+    if isinstance(one, PairRates | Configurations) and type(one) is type(other):
+        return all(_same(getattr(one, each.name), getattr(other, each.name)) for each in fields(one))
     return bool(np.array_equal(one, other) if isinstance(one, np.ndarray) else one == other)
 
 
@@ -301,6 +303,27 @@ def restricted(last: Allocation, problem: AllocationProblem) -> Allocation:
         is_fallback=True,
         solve_time_s=0.0,
     )
+
+
+def with_new_jobs(kept: Allocation, last: Allocation, shared: Allocation, users: Mapping[JobId, str]) -> Allocation:
+    """Return `kept`, which is `last` for the present jobs, with room for the jobs that `last` does not know.
+
+    Each of these gets what it has in `shared`, the equal share, but the new jobs of one of U users together at most a
+    U-th of the cluster: nobody gains by many jobs. The others give way by the part that the new ones get. Both fit into
+    the cluster, so what is between them does.
+    """
+    present = {job for members in last.combinations for job in members}
+    able = {members[0]: row for row, members in enumerate(shared.combinations) if shared.time_fraction[row].any()}
+    new = able.keys() - present
+    if not new:
+        return kept
+    jobs_of = Counter(users[job] for job in able)
+    of_share = {job: min(1.0, len(able) / (len(jobs_of) * jobs_of[users[job]])) for job in new}
+    fractions = kept.time_fraction * (1 - math.fsum(of_share.values()) / len(able))
+    for row, members in enumerate(kept.combinations):
+        if len(members) == 1 and members[0] in new:
+            fractions[row] = of_share[members[0]] * shared.time_fraction[able[members[0]]]
+    return replace(kept, time_fraction=fractions)
 
 
 def _column(values: Iterable[float]) -> FloatArray:

@@ -13,8 +13,11 @@ import numpy as np
 
 from gavel.config import RegionsSection
 from gavel.types import SECONDS_PER_HOUR, BoolArray, FloatArray, IntArray
+from gavel.types.regions import LinkCopies
 
 NO_REGION = -1
+STATED_GB = 1.0  # of copies that weigh as much as the stated bandwidth of a link
+BITS_PER_GB = 8.0  # Gbit in a GB
 MOVES_MAX = 64  # of one decision; the next one goes on
 
 
@@ -37,6 +40,17 @@ class RegionProblem:
     may_move: BoolArray  # (n,)
     copy_s: FloatArray  # (n, r)
     egress_usd: FloatArray  # (n, r)
+
+
+def expected_gbit_s(stated_gbit_s: float, measured: LinkCopies | None) -> float:
+    """Return the bandwidth to expect of a link, Gbit/s: that of its last copies, with the stated one as a prior.
+
+    The prior counts as a copy of STATED_GB at the stated bandwidth.
+    """
+    if measured is None:
+        return stated_gbit_s
+    seconds = BITS_PER_GB * STATED_GB / stated_gbit_s + measured.seconds
+    return BITS_PER_GB * (STATED_GB + measured.gigabytes) / seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,14 +12,23 @@ from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.planning.lengths import steps_left
 from gavel.mechanism.planning.problem import ClusterColumns, as_known
-from gavel.mechanism.planning.regions import NO_REGION, HomeChoice, Homes, MoveTerms, RegionProblem, choose_homes
+from gavel.mechanism.planning.regions import (
+    BITS_PER_GB,
+    NO_REGION,
+    HomeChoice,
+    Homes,
+    MoveTerms,
+    RegionProblem,
+    choose_homes,
+    expected_gbit_s,
+)
 from gavel.mechanism.tick import Tick
 from gavel.ports import JobEvent, ThroughputEstimator
 from gavel.types import Cluster, FloatArray, Job, JobId, JobState, Lease, Reason, Residence, in_region, region_of_type
 from gavel.types.copying import changed
+from gavel.types.regions import NOWHERE
 
 BYTES_PER_GB = 1e9
-BITS_PER_GB = 8.0  # Gbit in a GB
 MOVED = "job.moved"
 
 
@@ -41,6 +50,7 @@ class Relocation:
         self._looked_at_s = -math.inf  # a restart looks once more, no harm
         self._feasibility = Feasibility(Cluster())
         self._homeless: frozenset[JobId] = frozenset()  # whom the last look at these workers found no place for
+        self._closed_since_s: dict[str, float] = {}  # homes of which no node can be used; a restart waits once more
 
     def settle(self, tick: Tick, estimator: ThroughputEstimator) -> None:
         """Set the homes of jobs that a round may serve. A job that moves is held until it has arrived."""
@@ -52,16 +62,24 @@ class Relocation:
         jobs = [job for job in tick.index.serving(tick.held, tick.now_s) if job.spec.replica is None]
         # An instant before the last look is as good as one long after it: the clock was set back.
         is_due = not self._looked_at_s <= tick.now_s < self._looked_at_s + self._settings.interval_s
+        given_up = self._given_up(tick, jobs, self._settings.leave_after_s)
         homeless, feasibility = self._looked_for(jobs, tick.usable)
         if not jobs or not (is_due or homeless):
             return
         self._looked_at_s = tick.now_s if is_due else self._looked_at_s
-        look = _Look(jobs, tick, feasibility, estimator, self._settings, is_due=is_due)
+        look = _Look(jobs, tick, feasibility, estimator, self._settings, given_up, is_due=is_due)
         homes = self._choose(look.problem, MoveTerms.of(self._settings))
         for job, event in look.changes(homes):
             tick.put(job, *event)
             if job.residence.arrives_at_s > tick.now_s:
                 tick.held = {**tick.held, job.id: (Reason.MOVING, job.residence.why)}
+
+    def _given_up(self, tick: Tick, jobs: Sequence[Job], leave_after_s: float) -> tuple[str, ...]:
+        """Return the homes of jobs of which no node could be used for so long that the jobs may leave them, sorted."""
+        closed = {job.residence.region for job in jobs}.difference(regions_of(tick.usable), {NOWHERE})
+        since_s = {each: min(self._closed_since_s.get(each, tick.now_s), tick.now_s) for each in closed}
+        self._closed_since_s = since_s
+        return tuple(sorted(each for each in closed if tick.now_s - since_s[each] >= leave_after_s))
 
     def _looked_for(self, jobs: Sequence[Job], usable: Cluster) -> tuple[bool, Feasibility]:
         """Whether there are jobs without a home that were not looked at on these workers; and where jobs can run."""
@@ -91,16 +109,20 @@ class _Look:
         feasibility: Feasibility,
         estimator: ThroughputEstimator,
         settings: RegionsSection,
+        given_up: tuple[str, ...] = (),
         *,
         is_due: bool,
     ) -> None:
+        """`given_up`: regions without a node that can be used, which jobs may leave."""
         self._tick, self._settings = tick, settings
-        self._regions = regions_of(feasibility.cluster)
+        self._regions, self._given_up = (*regions_of(feasibility.cluster), *given_up), given_up
+        self._there = regions_of(tick.seen.cluster)
         waiting = [job for job in tick.index.conditional.values() if job.residence.arrives_at_s > tick.now_s]
         self._jobs = [*jobs, *waiting]
         nodes = {node.name: node.region for node in tick.seen.cluster.nodes}
         self._region_of = {worker.id: nodes[worker.node] for worker in tick.seen.cluster.workers}
         self._leases = _leases(tick)
+        self._copied = {(each.origin, each.target): each for each in tick.seen.link_copies}
         self._origin = [self._origin_of(job) for job in self._jobs]
         self._may = [self._may_move(job, origin, is_due) for job, origin in zip(jobs, self._origin, strict=False)]
         self._may += [False] * len(waiting)
@@ -109,7 +131,16 @@ class _Look:
     def _origin_of(self, job: Job) -> str:
         """The region where what the job needs is; "": nothing has to be copied, or nobody can reach it."""
         region = job.residence.region or self._running_in(job) or job.spec.data_region
+        if region in self._given_up and not self._can_read_data(job, region):
+            return ""
         return region if region in self._regions else ""
+
+    def _can_read_data(self, job: Job, region: str) -> bool:
+        """Whether the data of a job can be copied out of a region of which no node can be used, or are elsewhere."""
+        if not job.spec.data_bytes or region in self._there:
+            return True
+        elsewhere = {*job.residence.copies, job.spec.data_region} - {region}
+        return not elsewhere.isdisjoint(self._regions)
 
     def _running_in(self, job: Job) -> str:
         """The region of a gang that was there before jobs had homes."""
@@ -159,7 +190,8 @@ class _Look:
         has_data = region in (*job.residence.copies, job.spec.data_region)
         size = (job.checkpoint_bytes or 0 if job.checkpoint else 0) + (0 if has_data else job.spec.data_bytes)
         gigabytes, link = size / BYTES_PER_GB, self._settings.link(origin, region)
-        return Copy(gigabytes=gigabytes, seconds=BITS_PER_GB * gigabytes / link.gbit_s, usd=gigabytes * link.usd_per_gb)
+        gbit_s = expected_gbit_s(link.gbit_s, self._copied.get((origin, region)))
+        return Copy(gigabytes=gigabytes, seconds=BITS_PER_GB * gigabytes / gbit_s, usd=gigabytes * link.usd_per_gb)
 
     def changes(self, homes: Homes) -> Iterator[tuple[Job, tuple[JobEvent, ...]]]:
         """Yield the jobs whose home, or the reason for it, is another one, each with what its history says."""

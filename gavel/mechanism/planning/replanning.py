@@ -1,5 +1,6 @@
 """Plans a stored round again from its stored inputs, and compares the leases."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from gavel.mechanism.planning.planner import Ledger, plan_round
@@ -15,12 +16,21 @@ def planned_again(record: RoundRecord, lag_rounds: Ledger) -> RoundPlan | None:
     if inputs is None:
         return None
     plan, _ = plan_round(inputs, problem=record.problem, allocation=record.allocation, lag_rounds=lag_rounds)
-    return with_kept(plan, inputs)
+    return with_guests(with_kept(plan, inputs), inputs.guests)
 
 
 def with_kept(plan: RoundPlan, inputs: PlanInputs) -> RoundPlan:
     """Return the plan with the leases that went on before it was made."""
     return replace(plan, leases=(*inputs.kept, *plan.leases)) if inputs.kept else plan
+
+
+def with_guests(plan: RoundPlan, guests: Sequence[Lease]) -> RoundPlan:
+    """Return the plan with the leases of guests, each of which is a pair with the session whose workers it has."""
+    if not guests:
+        return plan
+    pair_of = {job_id: guest.combination for guest in guests for job_id in guest.combination}
+    hosts = (replace(each, combination=pair_of.get(each.job_id, each.combination)) for each in plan.leases)
+    return replace(plan, leases=(*hosts, *guests))
 
 
 def differences(stored: RoundPlan, again: RoundPlan) -> tuple[tuple[Lease, ...], tuple[Lease, ...]]:

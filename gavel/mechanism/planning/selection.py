@@ -22,7 +22,8 @@ ONE_IDLE = 0.999  # of a pair's worth is left if one of its jobs does not lag
 class SelectionProblem:
     """What a round's gangs are chosen from: n jobs in order of arrival, p packed pairs, m accelerator types.
 
-    `pinned` rows stay where they are held; `profiling`: (row, column) pairs that go next, already within their budget.
+    `pinned` rows stay where they are held; `late`: (row, column) pairs that go next; `profiling`: those after them,
+    already within their budget.
     `stay_rounds`: by how many rounds another gang must lag more to take a gang's place. `fastest_first`: the columns of
     the types, the fastest first, if the caller has that order already.
     """
@@ -42,6 +43,7 @@ class SelectionProblem:
         default_factory=lambda: np.zeros((0, 0))
     )  # (p, m), part of the target fractions of both jobs
     pinned: Sequence[int] = ()
+    late: Sequence[tuple[int, int]] = ()
     stay_rounds: FloatArray = field(default_factory=lambda: np.zeros(0))  # (n,); (0,): none
     minimum_rounds: float = 0.0  # that a gang runs once it is started
     fastest_first: Sequence[int] | None = None
@@ -124,10 +126,10 @@ class Choice:
 def choose(selection: SelectionProblem) -> tuple[dict[int, int], FloatArray]:
     """Return the type's column for each row that gets a gang (row -> column), and the ledger (n, m) after the round."""
     choice = Choice(selection.capacity_workers.tolist(), selection.scale_factor.tolist(), selection.pairs)
-    # 1. gangs that have not run long enough to stop, 2. kinds nobody has measured
+    # 1. gangs that have not run long enough to stop, 2. jobs far behind, kinds nobody has measured
     for row in selection.pinned:
         choice.take(row, int(selection.kept[choice.jobs(row)[0]]))
-    for row, column in selection.profiling:
+    for row, column in (*selection.late, *selection.profiling):
         choice.take(row, column)
     # 3. by claim, 4. work conserving
     if selection.planner == "lag":

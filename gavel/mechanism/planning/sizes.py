@@ -11,19 +11,36 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from gavel.elastic.decision import choose
+from gavel.elastic.late import SLACK, first_served
 from gavel.elastic.problem import NOTHING, SizeProblem
 from gavel.elastic.utility import ElasticJobs, utility
 from gavel.mechanism.jobs.sizes import resized
-from gavel.mechanism.planning.configurations import Candidates, SizeInputs, candidates_of, with_plans_kept
+from gavel.mechanism.planning.behind import Behind, jobs_behind
+from gavel.mechanism.planning.configurations import (
+    Candidates,
+    SizeInputs,
+    candidates_of,
+    with_plans_kept,
+    within_growth,
+)
 from gavel.mechanism.planning.lengths import steps_left
 from gavel.mechanism.planning.problem import Matrix
 from gavel.mechanism.planning.switch_costs import ANY_OTHER
 from gavel.ports import ThroughputMatrix
-from gavel.types import AcceleratorType, BoolArray, FloatArray, IntArray, Job, JobId, JobSpec, in_plan
+from gavel.types import (
+    AcceleratorType,
+    BoolArray,
+    Configurations,
+    FloatArray,
+    IntArray,
+    Job,
+    JobId,
+    JobSpec,
+    in_plan,
+)
 
 __all__ = ["ConfiguredJobs", "PlansOnTypes", "SizeInputs", "in_their_sizes"]
 
-GROWTH = 2  # times the largest size whose speed is known: more is not given at once
 UNMEASURED_PART = 0.1  # of a round, what a restart is taken to cost while none was measured
 
 
@@ -68,6 +85,8 @@ class ConfiguredJobs:
 
     jobs: list[Job]
     plans: Mapping[JobId, PlansOnTypes] = field(default_factory=dict)
+    configurations: Configurations | None = None  # of the elastic jobs; None: there is none
+    late: tuple[tuple[JobId, AcceleratorType], ...] = ()  # who has a place before all others and where, in order
 
     @property
     def plan_on(self) -> dict[JobId, dict[AcceleratorType, str]]:
@@ -98,22 +117,77 @@ def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> ConfiguredJobs:
 
     `jobs`: those with sizes or plans as they were submitted. An elastic job that is given nothing keeps the size that
     it runs in, or would start in its smallest: it is the policy that says whether it runs, and where, so that a job
-    with plans has one for each type.
+    with plans has one for each type. All are as they were while there is no accelerator type to choose among.
     """
-    if not any(job.spec.has_choice for job in jobs):
+    if not inputs.feasibility.types or not any(job.spec.has_choice for job in jobs):
         return ConfiguredJobs(jobs=list(jobs))
     candidates = candidates_of(jobs, inputs)
     held = np.array([_held(job.id, candidates, inputs) for job in jobs], dtype=np.int64)
     candidates, asked = _asked(jobs, candidates, held, inputs)
-    fits = candidates.sizes <= _capacity(inputs)[:, None]
-    worth = utility(asked) * (fits & _within_growth(candidates, held))
-    problem = SizeProblem(utility=worth, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
-    chosen = np.where(asked.is_fixed, asked.configuration, choose(problem).configuration)
+    possible = (candidates.sizes <= _capacity(inputs)[:, None]) & _within_growth(candidates, held)
+    problem = SizeProblem(utility=utility(asked) * possible, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
+    own = _configurations(jobs, candidates, possible)
+    behind = jobs_behind(jobs, candidates.expected * possible, own, asked.steps_left, inputs)
+    chosen = _chosen(problem, asked, candidates.speed * possible, behind)
+    types = inputs.feasibility.types
+    late = ((row, int(problem.type_of[chosen[row]])) for row in behind.order.tolist() if chosen[row] != NOTHING)
     places = np.where(chosen == NOTHING, held, chosen)
     made = [_made(job, row, places[row], candidates, inputs) for row, job in enumerate(jobs)]
     return ConfiguredJobs(
-        jobs=[job for job, _ in made], plans={job.id: plans for job, plans in made if plans is not None}
+        jobs=[job for job, _ in made],
+        plans={job.id: plans for job, plans in made if plans is not None},
+        configurations=own,
+        late=tuple([(jobs[row].id, types[column]) for row, column in late]),
     )
+
+
+def _chosen(problem: SizeProblem, asked: ElasticJobs, speed: FloatArray, behind: Behind) -> IntArray:
+    """The configuration of each job, (n,): the best choice found, in which jobs that are behind are served first.
+
+    If all of these are as fast as their isolated share in the best choice, that is taken. Else each of them has a
+    configuration in which it is, as far as there is room, and the others share what is left.
+    """
+    free_choice = np.where(asked.is_fixed, asked.configuration, choose(problem).configuration)
+    order = behind.order[~asked.is_fixed[behind.order]]
+    if not (_speed_in(speed, free_choice)[order] < behind.least[order] * (1 - SLACK)).any():
+        return free_choice
+    fixed = np.where(asked.is_fixed, asked.configuration, NOTHING)
+    free = np.maximum(0, problem.capacity_workers - problem.held(fixed))
+    pays = np.where(_pays(speed, asked), speed, 0.0)
+    first = first_served(pays, problem.sizes, free, least=behind.least, order=order, wanted=free_choice)
+    others = (first == NOTHING) & ~asked.is_fixed
+    rest = SizeProblem(
+        utility=problem.utility * others[:, None, None],
+        sizes=problem.sizes,
+        capacity_workers=np.maximum(0, free - problem.held(first)),
+    )
+    return np.where(asked.is_fixed, fixed, np.where(others, choose(rest).configuration, first))
+
+
+def _pays(speed: FloatArray, asked: ElasticJobs) -> BoolArray:
+    """Where a job is at its end sooner than in its own configuration, the restart included, (n, m, k)."""
+    steps_left, restart_s = asked.steps_left[:, None, None], asked.restart_s[:, None, None]
+    own = _speed_in(speed, asked.configuration)[:, None, None]
+    is_own = np.arange(speed[0].size).reshape(speed.shape[1:]) == asked.configuration[:, None, None]
+    pays: BoolArray = (own * (steps_left + restart_s * speed) < steps_left * speed) | is_own
+    return pays
+
+
+def _speed_in(speed: FloatArray, configuration: IntArray) -> FloatArray:
+    """The speed of each job in its configuration, (n,); 0 for one that has none."""
+    flat = speed.reshape(len(speed), -1)
+    rows = np.flatnonzero(configuration != NOTHING)
+    there = np.zeros(len(flat))
+    there[rows] = flat[rows, configuration[rows]]
+    return there
+
+
+def _configurations(jobs: Sequence[Job], candidates: Candidates, possible: BoolArray) -> Configurations | None:
+    """The speeds of the elastic jobs in the sizes that they may be given, without optimism; None if there is none."""
+    rows = np.array([row for row, job in enumerate(jobs) if job.spec.is_elastic], dtype=np.int64)
+    if not len(rows):
+        return None
+    return Configurations(jobs=rows, sizes=candidates.sizes, steps_per_s=(candidates.expected * possible)[rows])
 
 
 def _asked(
@@ -157,14 +231,11 @@ def _capacity(inputs: SizeInputs) -> IntArray:
 
 
 def _within_growth(candidates: Candidates, configuration: IntArray) -> BoolArray:
-    """Where a size may be given, (n, 1, k): the smallest, and up to GROWTH times one whose speed is known well."""
-    sizes, possible = candidates.sizes, (candidates.speed > 0).any(axis=1)
-    measured = np.where(candidates.is_sure.any(axis=1), sizes, 0).max(axis=1, initial=0)
-    smallest = np.where(possible, sizes, sizes.max(initial=1)).min(axis=1, initial=int(sizes.max(initial=1)))
+    """Where a size may be given, (n, 1, k)."""
+    sizes = candidates.sizes
+    possible, is_sure = np.asarray((candidates.speed > 0).any(axis=1)), np.asarray(candidates.is_sure.any(axis=1))
     held = np.where(configuration >= 0, sizes[configuration % max(1, len(sizes))], 0)
-    most = np.maximum(np.maximum(GROWTH * measured, smallest), held)
-    enough: BoolArray = (sizes <= most[:, None])[:, None, :]
-    return enough
+    return within_growth(sizes, possible, is_sure, held)[:, None, :]
 
 
 # --- the jobs as they were chosen ------------------------------------------------------------------------------------

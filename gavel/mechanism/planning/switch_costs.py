@@ -43,3 +43,8 @@ def with_startups(costs_s: Mapping[str, float], times: Iterable[StartupTimes]) -
         if each.kind not in costs_s:
             reported_s[each.kind] = max(reported_s[each.kind], each.move_s)
     return {**costs_s, **reported_s} if reported_s else costs_s
+
+
+def pays_a_start(kind: str, costs_s: Mapping[str, float], left_s: float) -> bool:
+    """Return whether a gang of the kind that starts for `left_s` seconds trains for at least half of them."""
+    return left_s > 0 and 2 * costs_s.get(kind, costs_s.get(ANY_OTHER, 0.0)) <= left_s

@@ -87,9 +87,13 @@ def next_planning_s(tick: Tick, jobs: Sequence[Job], settings: Settings, slowest
 
 
 def next_pause_end_s(tick: Tick, settings: Settings) -> float:
-    """Return when a lost job may start again, one that moves arrives, or a drain ends; +inf if nothing of it comes."""
+    """Return when a lost job may start again, one that moves arrives, a reservation begins, or a drain ends.
+
+    +inf if nothing of it comes.
+    """
     conditional = tick.index.conditional.values()
     retries = [at_s for job in conditional for at_s in (job.retry_at_s, job.residence.arrives_at_s)]
     drains = [node.drain_by_s for node in tick.nodes.values() if node.drain_by_s is not None]
-    due_s = (*retries, *(by_s - settings.lease_grace_s for by_s in drains))
+    reserved = [at_s for job in conditional if (at_s := job.spec.reserved_at_s) is not None]
+    due_s = (*retries, *reserved, *(by_s - settings.lease_grace_s for by_s in drains))
     return min((at_s for at_s in due_s if at_s > tick.now_s), default=NEVER_S)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies.fast import simplex
+from gavel.linear import simplex
 from gavel.policies.programs.filling import LEAST_PRICE, SLACK, Answer
 from gavel.types import FloatArray, IntArray
 

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies.fast import simplex
+from gavel.linear import simplex
+from gavel.policies.fast.envelope import SizeColumns
 from gavel.policies.fast.job_classes import Classes, classes
 from gavel.types import BoolArray, FloatArray, IntArray
 
@@ -28,7 +29,7 @@ class Congestion:
     """The least congestion question. k jobs, m types; `usable` says which of the (m, k) entries may be above zero.
 
     `rates` (m, k) are over the target (so that each target is 1), `room` (k,) is the limit on time, `free` (m,) is
-    N - w - held, `elastic` (m,) is w.
+    N - w - held, `elastic` (m,) is w. With `sizes` the entries are (columns, k), each of a type and a size.
     """
 
     rates: FloatArray
@@ -37,6 +38,16 @@ class Congestion:
     room: FloatArray
     free: FloatArray
     elastic: FloatArray
+    sizes: SizeColumns | None = None
+
+    def of_types(self, held: FloatArray) -> FloatArray:
+        """Return the workers of each type, (m, ..), of what is held by column."""
+        return held if self.sizes is None else self.sizes.of_types(held)
+
+    def paid(self, prices: FloatArray) -> FloatArray:
+        """Return what each entry costs for all of its time, (m, k), at `prices` (m,) of the types."""
+        of_column = prices if self.sizes is None else self.sizes.of_columns(prices)
+        return self.scale * of_column[:, None]
 
     def alike(self) -> Classes:
         """Return the classes of jobs that ask for the same: what is best for one of them is best for all."""
@@ -78,7 +89,7 @@ def by_simplex(asked: Congestion) -> Answer | None:
         x, prices = simplex.least(_matrix(asked, kinds, jobs), cost, least, (lower, upper))
     except SolveFailed:
         return None
-    fractions = np.zeros((m, k))
+    fractions = np.zeros(asked.rates.shape)
     fractions[kinds, jobs] = np.maximum(0.0, x[:-1])
     return Answer(float(x[-1]), fractions, np.maximum(0.0, -prices[2 * k :]))
 
@@ -88,7 +99,10 @@ def _matrix(asked: Congestion, kinds: IntArray, jobs: IntArray) -> simplex.ByCol
     k, m, size = len(asked.scale), len(asked.free), len(jobs)
     values, rows = np.ones((size, 3)), np.empty((size, 3), dtype=np.int32)
     values[:, 0], values[:, 2] = asked.rates[kinds, jobs], asked.scale[jobs]
-    rows[:, 0], rows[:, 1], rows[:, 2] = jobs, k + jobs, 2 * k + kinds
+    types = kinds
+    if asked.sizes is not None:
+        types, values[:, 2] = asked.sizes.type_index[kinds], asked.scale[jobs] * asked.sizes.size[kinds]
+    rows[:, 0], rows[:, 1], rows[:, 2] = jobs, k + jobs, 2 * k + types
     starts = np.append(np.arange(0, 3 * size + 1, 3), 3 * size + m)
     places = np.concatenate([rows.ravel(), np.arange(2 * k, 2 * k + m)])
     return simplex.ByColumn(2 * k + m, starts, places, np.concatenate([values.ravel(), -asked.elastic]))
@@ -113,7 +127,7 @@ def by_interior_point(asked: Congestion, tolerance: float) -> Answer:
             ):
                 break
     fractions = _delivering(asked, best.x * asked.usable)
-    z = float(((fractions @ asked.scale - asked.free) / asked.elastic).max())
+    z = float(((asked.of_types(fractions @ asked.scale) - asked.free) / asked.elastic).max())
     return Answer(z, fractions, best.p.copy(), is_settled=best.error <= max(SETTLED, tolerance))
 
 
@@ -161,8 +175,8 @@ class _Point:
         held = usable * self.x
         self.short = 1.0 - (asked.rates * held).sum(axis=0) + self.slack.targets
         self.late = asked.room - held.sum(axis=0) - self.slack.times
-        self.over = asked.free + asked.elastic * z - held @ asked.scale - self.slack.types
-        gained, paid = self.dual.targets * asked.rates, self.dual.times + asked.scale * self.p[:, None]
+        self.over = asked.free + asked.elastic * z - asked.of_types(held @ asked.scale) - self.slack.types
+        gained, paid = self.dual.targets * asked.rates, self.dual.times + asked.paid(self.p)
         self.wrong = usable * (self.dual.entries - paid + gained)
         self.norm = 1.0 - float(asked.elastic @ self.p)
         self.products = opened * slack * dual
@@ -173,20 +187,20 @@ class _Point:
     @staticmethod
     def start(asked: Congestion) -> "_Point":
         """Even shares, even prices, and slacks and duals of about the size that they will have."""
-        m, k = asked.rates.shape
+        k = len(asked.scale)
         count = np.maximum(1, asked.usable.sum(axis=0))
         best = (asked.rates * asked.usable).max(axis=0)
         need = np.minimum(1.0, 1.0 / best)
         x = np.where(asked.usable, need / count, 1.0)
-        p = np.full(m, 1.0 / float(asked.elastic.sum()))
+        p = np.full(len(asked.free), 1.0 / float(asked.elastic.sum()))
         cost = asked.scale * float(p.mean())
-        held = (asked.usable * x) @ asked.scale
+        held = asked.of_types((asked.usable * x) @ asked.scale)
         z = max(1.0, float(((held - asked.free) / asked.elastic).max())) * 1.5
         r = np.maximum(asked.free + asked.elastic * z - held, 0.1 * asked.elastic)
         lam, mu = cost * need, cost * 0.5
-        d = np.where(asked.usable, np.maximum(mu + asked.scale * p[:, None] - lam * asked.rates, 0.3 * cost), 1.0)
+        d = np.where(asked.usable, np.maximum(mu + asked.paid(p) - lam * asked.rates, 0.3 * cost), 1.0)
         slack = np.concatenate([x.ravel(), np.full(2 * k, 0.3), r])
-        opened = np.concatenate([asked.usable.ravel(), np.ones(2 * k + m)])
+        opened = np.concatenate([asked.usable.ravel(), np.ones(2 * k + len(r))])
         return _Point(asked, slack, np.concatenate([d.ravel(), lam, mu, p]), z, opened)
 
     def moved(self) -> "_Point":
@@ -217,13 +231,18 @@ class _System:
         k22 = self.w.sum(axis=0) + self.ratio.times
         det = k11 * k22 - k12 * k12
         self.inverse = (k22 / det, -k12 / det, k11 / det)
-        self.f1, self.f2 = asked.scale * rated, -asked.scale * self.w
+        self.f1, self.f2 = asked.of_types(asked.scale * rated), asked.of_types(-asked.scale * self.w)
         g1, g2 = self._per_job(self.f1, self.f2)
-        schur = np.diag(self.w @ (asked.scale**2) + self.ratio.types) - self.f1 @ g1.T - self.f2 @ g2.T
+        schur = np.diag(self._squared() + self.ratio.types) - self.f1 @ g1.T - self.f2 @ g2.T
         *self.factors, singular = _lapack().dgetrf(schur)
         if singular:
             raise np.linalg.LinAlgError
         self.for_z = self._solved(asked.elastic)
+
+    def _squared(self) -> FloatArray:
+        """What the entries of each type weigh by the squares of their workers, (m,)."""
+        asked, squared = self.point.asked, self.w @ (self.point.asked.scale**2)
+        return squared if asked.sizes is None else asked.sizes.of_types(squared * asked.sizes.size)
 
     def _per_job(self, first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray]:
         i11, i12, i22 = self.inverse
@@ -242,13 +261,13 @@ class _System:
         h1 = point.short + by_dual.targets - (asked.rates * pulled).sum(axis=0)
         h2 = pulled.sum(axis=0) - point.late + by_dual.times
         e1, e2 = self._per_job(h1, h2)
-        right = by_dual.types - point.over + pulled @ asked.scale + self.f1 @ e1 + self.f2 @ e2
+        right = by_dual.types - point.over + asked.of_types(pulled @ asked.scale) + self.f1 @ e1 + self.f2 @ e2
         straight = self._solved(right)
         dz = (float(asked.elastic @ straight) - point.norm) / float(asked.elastic @ self.for_z)
         dp = straight - self.for_z * dz
         dlam, dmu = self._per_job(h1 + dp @ self.f1, h2 + dp @ self.f2)
         slack, dual = np.empty_like(products), np.empty_like(products)
-        slack[: m * k] = (self.w * (pull + asked.rates * dlam - dmu - asked.scale * dp[:, None])).ravel()
+        slack[: m * k] = (self.w * (pull + asked.rates * dlam - dmu - asked.paid(dp))).ravel()
         dual[m * k :] = np.concatenate([dlam, dmu, dp])
         rows, entries = slice(m * k, None), slice(0, m * k)
         slack[rows] = by_dual.flat[rows] - self.ratio.flat[rows] * dual[rows]

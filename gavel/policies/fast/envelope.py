@@ -4,7 +4,10 @@ Job i reaches value a by sharing its time over the types; at prices p >= 0 the c
 convex envelope of the points (0, 0) and (A_ij, s_i p_j). It is found by gift wrapping: from the corner reached so far,
 the type of the least slope comes next. Between two corners a job mixes their two types, so it never needs a third.
 
-n jobs (or classes of identical ones), m accelerator types, type-major arrays (m, n): the loops are over types.
+n jobs (or classes of identical ones), m accelerator types, type-major arrays (m, n): the loops are over types. Where a
+policy shares out sizes, too, there is a column for each type and size in place of one for each type: a job of scale 1
+holds as many workers of the type as the size says, at so many times its price. What is said of types in loops and
+arrays of this method then holds of the columns; only workers and their prices stay those of types.
 """
 
 from dataclasses import dataclass
@@ -22,12 +25,14 @@ FEW = 1_000  # jobs
 class Market:
     """What is asked for and what there is: `rates` (m, n) value per unit of time, `scale` (n,) workers, `workers` (m,).
 
-    The best rate of every job is positive.
+    The best rate of every job is positive. With columns of types and sizes `rates` is (columns, n), and `sizes` says
+    which they are.
     """
 
     rates: FloatArray
     scale: FloatArray
     workers: FloatArray
+    sizes: "SizeColumns | None" = None
 
     @cached_property
     def best(self) -> FloatArray:
@@ -37,7 +42,37 @@ class Market:
 
     def of(self, jobs: IntArray, part: float = 1.0) -> "Market":
         """These jobs alone, with a `part` of the workers."""
-        return Market(self.rates[:, jobs], self.scale[jobs], self.workers * part)
+        return Market(self.rates[:, jobs], self.scale[jobs], self.workers * part, self.sizes)
+
+    def column_prices(self, prices: FloatArray) -> FloatArray:
+        """What a job of scale 1 pays for a column, at `prices` (m,) of the types."""
+        return prices if self.sizes is None else self.sizes.of_columns(prices)
+
+    def of_types(self, held: FloatArray) -> FloatArray:
+        """The workers of each type, (m, ..), of what jobs hold by column; they count by their scale already."""
+        return held if self.sizes is None else self.sizes.of_types(held)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SizeColumns:
+    """Columns (q,), each a type and a size: `type_index` (q,) of m `types`, and `size` (q,) workers of it."""
+
+    type_index: IntArray
+    size: FloatArray
+    types: int
+
+    @property
+    def held(self) -> FloatArray:
+        """The workers of each type that a column holds, (m, q)."""
+        return np.eye(self.types)[:, self.type_index] * self.size
+
+    def of_columns(self, of_types: FloatArray) -> FloatArray:
+        """What is so much for a worker of each type, (m,), by column, (q,)."""
+        return of_types[self.type_index] * self.size
+
+    def of_types(self, of_columns: FloatArray) -> FloatArray:
+        """The workers of each type, (m, ..), that columns hold which are used so much, (q, ..)."""
+        return self.held @ of_columns
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,7 +102,7 @@ class Vertex:
     rent: FloatArray
 
     def used(self, scale: FloatArray, types: int) -> FloatArray:
-        """Workers held on each type, (m,)."""
+        """Jobs that use each type, (m,), counted by their `scale` (n,): the workers held where columns are types."""
         mixed = (self.kind_before >= 0).nonzero()[0]
         held = np.bincount(self.type_index, scale * self.share, types).astype(float)
         return held + np.bincount(self.kind_before[mixed], scale[mixed] * self.before[mixed], types)
@@ -86,6 +121,7 @@ class Envelopes:
 
     def __init__(self, market: Market, prices: FloatArray, most: FloatArray) -> None:
         self.market, self.prices = market, prices
+        self._paid = prices = market.column_prices(prices)
         jobs = np.arange(len(market.scale))
         here = np.zeros(len(jobs))
         step = _next(market.rates, market.scale, prices, jobs, here, here)
@@ -152,7 +188,7 @@ class Envelopes:
         least = np.empty(len(scale))
         mixed = (vertex.kind_before >= 0).nonzero()[0]
         for some in blocks(len(least)):
-            paid = scale[some] * self.prices[:, None] + vertex.rent[some]
+            paid = scale[some] * self._paid[:, None] + vertex.rent[some]
             gained = vertex.slope[some] * rates[:, some]
             apart = (paid - gained) / np.maximum(paid + gained, 1e-300)
             apart[rates[:, some] <= 0] = 1.0
@@ -170,7 +206,7 @@ class Envelopes:
 
     def cheapest(self, vertex: Vertex, tolerance: float) -> BoolArray:
         """The types (m, n) that some cheapest way uses, up to a relative `tolerance` of the prices."""
-        paid = self.market.scale * self.prices[:, None] + vertex.rent
+        paid = self.market.scale * self._paid[:, None] + vertex.rent
         gained = vertex.slope * self.market.rates
         within: BoolArray = (self.market.rates > 0) & (paid - gained <= tolerance * (paid + gained))
         return within

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies.fast import simplex
-from gavel.policies.fast.cuts import lowest
+from gavel.linear import simplex
+from gavel.linear.cuts import lowest
 from gavel.policies.fast.envelope import Envelopes, Market
 from gavel.types import FloatArray, IntArray
 

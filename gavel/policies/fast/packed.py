@@ -36,7 +36,9 @@ def evenly_packed(
     single, packed = np.zeros(alone.shape), _Packed.none(alone.shape[1])
     gap = 0.0
     if len(rows):
-        job_classes = classes([alone[rows], problem.scale_factor[rows], problem.weight[rows], pairs.kind_of_job[rows]])
+        per_step = measures.service_per_step(problem)[rows]
+        own = (problem.scale_factor[rows], problem.weight[rows], pairs.kind_of_job[rows])
+        job_classes = classes([alone[rows], *own, per_step])
         first = rows[job_classes.first]
         stated = _columns(problem, pairs, alone[first], first, job_classes.count)
         question = Generated(stated, problem.capacity_workers.astype(float), time_limit_s)
@@ -51,7 +53,7 @@ def _columns(
 ) -> Columns:
     """The columns of the classes of which `first` (k,) are jobs, with rates `alone` (k, m)."""
     workers, scale, kind = problem.capacity_workers.astype(float), problem.scale_factor[first], pairs.kind_of_job[first]
-    per_step = scale / (alone @ workers / workers.sum())
+    per_step = measures.service_per_step(problem)[first]
     colocated = pairs.steps_per_s[kind] if len(pairs.steps_per_s) else np.zeros((len(first), 0, len(workers)))
     can = alone[:, None, :] > 0
     parts = np.divide(colocated, alone[:, None, :], out=np.zeros(colocated.shape), where=can)

@@ -3,8 +3,8 @@
 n jobs make n²/2 pairs, of which few are ever worth their members' time. So the linear program begins without them:
 
 1. solve over the combinations that the problem names; its multipliers price each job's time and each type's workers;
-2. of the pairs that are worth more than both their members' time and their workers, the best enter the program, which
-   goes on from its last basis;
+2. of the pairs that are worth more than both their members' time and their workers (`paying_pairs.py`), the best enter
+   the program, which goes on from its last basis;
 3. when no such pair is left, the prices bound the total over all pairs, named or not, and the answer attains them.
 
 What jobs have at least (`Floors`) are further rows: their multipliers add to what a step of these jobs is worth.
@@ -12,13 +12,15 @@ What jobs have at least (`Floors`) are further rows: their multipliers add to wh
 Column generation (Gilmore and Gomory, Operations Research 9:6, 1961) for space sharing (Gavel, OSDI '20, section 3.1).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
 
+from gavel.linear import simplex
 from gavel.policies import measures
+from gavel.policies.fast.paying_pairs import Columns, PairPrices, Pairs
 from gavel.policies.programs.pairs import rates_of_pairs
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
@@ -34,9 +36,8 @@ OPTIONS: dict[str, bool | int | float | str] = {
     "threads": 1,
     "presolve": "off",
     "dual_feasibility_tolerance": EXACT,
+    "simplex_strategy": simplex.PRIMAL,  # what has been found stays valid when pairs enter
 }
-KEPT_JOBS = 1024
-BLOCK = 256  # jobs whose pairs are listed together: bounds memory at 256 n m
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -68,37 +69,6 @@ class Floors:
         return added
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Columns:
-    """v variables: `first` and `second` job (-1: none) and type of each, (v,), and the rates of both, (v, 2)."""
-
-    first: IntArray
-    second: IntArray
-    types: IntArray
-    rates: FloatArray
-
-    def and_(self, more: "_Columns") -> "_Columns":
-        """These, then `more`."""
-        return _Columns(
-            np.concatenate([self.first, more.first]),
-            np.concatenate([self.second, more.second]),
-            np.concatenate([self.types, more.types]),
-            np.concatenate([self.rates, more.rates]),
-        )
-
-    def part(self, chosen: Any) -> "_Columns":
-        """Some of them."""
-        return _Columns(self.first[chosen], self.second[chosen], self.types[chosen], self.rates[chosen])
-
-    def worth(self, per_step: FloatArray) -> FloatArray:
-        """What a unit of each is worth, (v,), where a step of each job is worth `per_step` (n,)."""
-        both: FloatArray = per_step[self.first] * self.rates[:, 0] + per_step[self.second] * self.rates[:, 1]
-        return both
-
-
-_NONE = _Columns(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros((0, 2)))
-
-
 def packed_greatest(
     problem: AllocationProblem, per_step: FloatArray, policy: str, floors: Floors | None = None
 ) -> Allocation | None:
@@ -112,12 +82,12 @@ def packed_greatest(
     if not len(begun.first):
         return None
     market = _Market(problem, per_step, floors or _no_floors(len(per_step)))
-    columns, pairs = market.take(begun), _Pairs.of(problem)
+    columns, pairs, most = market.take(begun), Pairs(problem), ENTERING_PER_JOB * len(per_step)
     for _ in range(MOST_PASSES):
         solved = market.solve()
         if solved is None:
             return None
-        entering = pairs.paying(solved)
+        entering = pairs.paying(solved.prices, solved.least_gain, most)
         if not len(entering.first):
             return _checked(market, columns, entries, solved, policy)
         columns = columns.and_(market.take(entering))
@@ -128,11 +98,11 @@ def _no_floors(jobs: int) -> Floors:
     return Floors(np.zeros(jobs), np.full((jobs, 2), -1), np.zeros(0))
 
 
-def _alone_and_named(problem: AllocationProblem, per_step: FloatArray) -> tuple[_Columns, tuple[IntArray, IntArray]]:
+def _alone_and_named(problem: AllocationProblem, per_step: FloatArray) -> tuple[Columns, tuple[IntArray, IntArray]]:
     """The problem's own combinations where they are worth something, and where they lie in an allocation."""
     rows, types = np.nonzero(measures.value_per_time(problem, per_step[:, None]) > 0)
     members = measures.member_of(problem)[rows]
-    return _Columns(members[:, 0], members[:, 1], types, problem.throughput_steps_per_s[rows, :, types]), (rows, types)
+    return Columns(members[:, 0], members[:, 1], types, problem.throughput_steps_per_s[rows, :, types]), (rows, types)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -147,6 +117,16 @@ class _Solved:
     worker_price: FloatArray
     floor_price: FloatArray
     step_price: FloatArray
+
+    @property
+    def prices(self) -> PairPrices:
+        """Return what pairs are priced by."""
+        return PairPrices(self.step_price, self.time_price, self.worker_price)
+
+    @property
+    def least_gain(self) -> float:
+        """Return what a pair has to gain to enter."""
+        return PAYS * float(self.time_price.max(initial=0.0) + self.worker_price.max(initial=0.0))
 
 
 class _Market:
@@ -169,7 +149,7 @@ class _Market:
         self._solver.addRows(len(upper), lower, upper, 0, starts, none, np.zeros(0))
         self._optimal = highspy.HighsModelStatus.kOptimal
 
-    def take(self, columns: _Columns) -> _Columns:
+    def take(self, columns: Columns) -> Columns:
         """Add the variables; `columns` again."""
         worth = columns.worth(self.per_step)
         self._unit = self._unit or float(worth.max())
@@ -183,7 +163,7 @@ class _Market:
         self._solver.addCols(len(starts), cost, np.zeros(len(starts)), free, len(index), starts, index, value)
         return columns
 
-    def _entries(self, columns: _Columns) -> tuple[IntArray, FloatArray]:
+    def _entries(self, columns: Columns) -> tuple[IntArray, FloatArray]:
         """The rows in which each variable stands, and what it counts there, (v, 7); row -1: none.
 
         The time of both members, the workers, and two floors of each member, which are one row for both where these
@@ -216,54 +196,8 @@ class _Market:
         return _Solved(fraction, prices[: self._jobs], prices[self._jobs :], floor_price, step_price)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Pairs:
-    """Every pair that `pair_rates` allow and no combination names, with its rates; kept while that is small."""
-
-    problem: AllocationProblem
-    kept: list[_Columns]
-
-    @classmethod
-    def of(cls, problem: AllocationProblem) -> "_Pairs":
-        """Of up to KEPT_JOBS jobs the pairs are listed once, of more anew for each pass, a block at a time."""
-        pairs = cls(problem, [])
-        if len(problem.job_ids) <= KEPT_JOBS:
-            pairs.kept.extend(pairs._listed())
-        return pairs
-
-    def paying(self, solved: _Solved) -> _Columns:
-        """Step 2: those that gain most beyond their prices."""
-        scale = self.problem.scale_factor
-        least = PAYS * float(solved.time_price.max(initial=0.0) + solved.worker_price.max(initial=0.0))
-        entering, gains = _NONE, [np.zeros(0)]
-        for block in self.kept or self._listed():
-            price = solved.time_price[block.first] + solved.time_price[block.second]
-            gain = block.worth(solved.step_price) - price - scale[block.first] * solved.worker_price[block.types]
-            pays = np.flatnonzero(gain > least)
-            entering = entering.and_(block.part(pays))
-            gains.append(gain[pays])
-        most, gain = ENTERING_PER_JOB * len(scale), np.concatenate(gains)
-        return entering if len(gain) <= most else entering.part(np.sort(np.argpartition(-gain, most)[:most]))
-
-    def _listed(self) -> Iterator[_Columns]:
-        """A block of first members at a time; the second comes later in the problem."""
-        if self.problem.pair_rates is None:
-            return
-        kind, rates = self.problem.pair_rates.kind_of_job, self.problem.pair_rates.steps_per_s
-        alone, scale, jobs = measures.rate_alone(self.problem) > 0, self.problem.scale_factor, np.arange(len(kind))
-        for begin in range(0, len(kind), BLOCK):
-            a = jobs[begin : begin + BLOCK, None]
-            b = jobs[None, begin:]
-            own, other = rates[kind[a], kind[b]], rates[kind[b], kind[a]]
-            may = (own > 0) & (other > 0) & alone[a] & alone[b]
-            may &= ((kind[a] >= 0) & (kind[b] >= 0) & (a < b) & (scale[a] == scale[b]))[:, :, None]
-            rows, columns, types = np.nonzero(may)
-            both = np.stack([own[rows, columns, types], other[rows, columns, types]], axis=1)
-            yield _Columns(rows + begin, columns + begin, types, both)
-
-
 def _checked(
-    market: _Market, columns: _Columns, entries: tuple[IntArray, IntArray], solved: _Solved, policy: str
+    market: _Market, columns: Columns, entries: tuple[IntArray, IntArray], solved: _Solved, policy: str
 ) -> Allocation | None:
     """Step 3: the answer with its pairs named, or None if it breaks a limit or does not attain its bound."""
     fraction, problem, begun = np.clip(solved.fraction, 0.0, 1.0), market.problem, len(entries[0])

@@ -117,7 +117,7 @@ class _Search:
             most = 1 + (LOOSE_TOLERANCE if self.tolerance <= FINE or self.different <= FEW else TOLERANCE)
             is_reached = answer.z <= 1 + TOLERANCE
             if is_reached or (not self._reprice(answer, wanted, len(jobs)) and answer.z <= most):
-                fractions = vertex.of_types(len(self.elastic))
+                fractions = vertex.of_types(len(self.market.rates))
                 fractions[:, jobs] = answer.fractions / np.maximum(1.0, answer.fractions.sum(axis=0))
                 return Reached(self.level, wanted, fractions / max(1.0, answer.z), answer.z, self.proof)
         raise SolveFailed(f"the price method did not settle within {MOST_ROUNDS} rounds")
@@ -189,10 +189,10 @@ class _Search:
         """Step 4."""
         others = self.market.scale.copy()
         others[jobs] = 0.0
-        held = vertex.used(others, len(self.elastic))
+        held = self.market.of_types(vertex.used(others, len(self.market.rates)))
         if not len(jobs):
             z = 1 + float(((held - self.market.workers) / self.elastic).max())
-            return Answer(z, np.zeros((len(self.elastic), 0)), self.prices)
+            return Answer(z, np.zeros((len(self.market.rates), 0)), self.prices)
         asked, unit = _question(self.market.of(jobs), self.elastic, wanted[jobs], held)
         if len(jobs) <= MOST_BY_SIMPLEX:  # at a vertex hardly a job is divided, alike or not: fewer gangs move
             answer = self._answered(asked)
@@ -300,4 +300,5 @@ def _question(market: Market, elastic: FloatArray, wanted: FloatArray, held: Flo
         room=np.where(pinned, 2.0, 1.0),
         free=(market.workers - elastic - held) / unit,
         elastic=elastic / unit,
+        sizes=market.sizes,
     ), unit

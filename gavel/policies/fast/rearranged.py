@@ -1,13 +1,14 @@
 """Jobs rearranged inside what groups of them keep, by prices: the definition is `programs/rearranged.py`.
 
 At prices p >= 0 of the types (and of the caps), and mu >= 0 of the service that a group keeps, a job is worth
-max(0, max_j claim_ij + mu q_ij - s_i p_j). The sum of that, plus p . N, less mu . S, bounds the total from above, and
-the best prices attain it. At prices near the best nearly every job's choice is clear:
+max(0, max_j claim_ij + mu q_ij - s_i p_j); one that keeps service of its own is worth the most that a way of having
+that is worth (`vertices.py`). The sum of all, plus p . N, less mu . S, bounds the total from above, and the best prices
+attain it. At prices near the best nearly every job's choice is clear:
 
 1. few jobs are placed at once, by a linear program; its multipliers are the prices;
-2. many that are alike are asked as classes first (`rearranged_alike.py`); of many others a sample, with the workers
-   and the service that its jobs have; a job whose best choice is clearly ahead at the sample's prices takes it, and the
-   linear program places the others in what is left;
+2. many that are alike are asked as classes first (`rearranged_alike.py`); of many others the prices of a sample, with
+   the workers and the service that its jobs have, are improved over all jobs (`rearranged_prices.py`); a job whose best
+   choice is clearly ahead takes it, and the linear program places the others in what is left;
 3. the total and its bound are the certificate; if they are apart, ask again with fewer clear choices.
 """
 
@@ -19,19 +20,18 @@ from gavel.policies import measures
 from gavel.policies.fast.packed_totals import Floors, packed_greatest
 from gavel.policies.fast.rearranged_alike import alike, by_classes
 from gavel.policies.fast.rearranged_places import NOISE, clear, placed_beside
+from gavel.policies.fast.rearranged_prices import prices_of_all
 from gavel.policies.fast.rearranged_question import Asked, Prices
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.policies.tiers.rearranging import Kept
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
 SOLVER = "prices"
-AT_ONCE = 2_000  # jobs
-SAMPLE_EVERY = 4
-BAND = 3.0  # over the square root of the sampled jobs: the relative margin within which a choice is unclear
+AT_ONCE = 1_000  # jobs
+BAND = 3e-4  # the relative margin within which a choice is unclear at first
 MOST_ROUNDS = 8
-HALVINGS = 24
 EXACT = 1e-9  # relative distance to the bound
-MOST_UNCLEAR = 6_000  # jobs; with more the linear program takes seconds
+MOST_UNCLEAR = 20_000  # jobs; the linear program of 8,600 takes some seconds, the one that answers instead minutes
 
 
 def rearranged_by_prices(
@@ -40,8 +40,10 @@ def rearranged_by_prices(
     """Return the allocation of the greatest total of claims times relative speeds that leaves all what is `kept`.
 
     `start` (n, m) is an allocation that does, of jobs alone. None where the program has to answer: where the
-    certificate is over 1e-6, and where packed pairs meet caps.
+    certificate is over 1e-6, where packed pairs meet caps, and where sizes are shared out, too.
     """
+    if measures.is_over_sizes(problem):
+        return None
     if not measures.is_alone(problem):
         return None if caps else _packed(problem, kept, policy)
     rows = np.flatnonzero(measures.runnable(problem))
@@ -94,27 +96,8 @@ def _solved(asked: Asked, start: FloatArray) -> tuple[FloatArray, float, Prices]
     kinds = alike(asked)
     if 2 * len(kinds.first) <= jobs:
         return by_classes(asked, kinds)
-    order = np.lexsort((asked.gain.max(axis=1), asked.group))
-    sample = np.sort(order[::SAMPLE_EVERY])
-    held = asked.of(sample, asked.left(np.zeros_like(start))).used(start[sample])
-    rough = _solved(asked.of(sample, held), start[sample])
-    return None if rough is None else _settled(asked, _balanced(asked, rough[2]), BAND / np.sqrt(len(sample)))
-
-
-def _balanced(asked: Asked, prices: Prices) -> Prices:
-    """Return `prices` with those of the groups' service at which each group just has what it keeps."""
-    low = np.zeros(len(asked.together))
-    high = np.full(len(low), 2 * float(prices.together.max(initial=0.0)) + 1e-3)
-    every = np.arange(len(asked.scale))
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        worth = asked.worth(prices._replace(together=middle))
-        chosen = worth.argmax(axis=1)
-        served = np.where(worth[every, chosen] > 0, asked.service[every, chosen], 0.0)
-        grouped = asked.group >= 0
-        enough = np.bincount(asked.group[grouped], served[grouped], minlength=len(low)) >= asked.together
-        low, high = np.where(enough, low, middle), np.where(enough, middle, high)
-    return prices._replace(together=high)
+    prices = prices_of_all(asked, start)
+    return None if prices is None else _settled(asked, prices, BAND)
 
 
 def _settled(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray, float, Prices] | None:
@@ -125,8 +108,10 @@ def _settled(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArr
             return None
         answer = placed_beside(asked, fractions, unclear)
         if answer is not None:
-            fractions, prices, demand = answer
-            apart = asked.apart(fractions, prices, demand)
+            fractions, multipliers = answer
+            # Of few jobs multipliers say little: the prices before may be better.
+            prices = multipliers if prices is None else min(prices, multipliers, key=asked.bound)
+            apart = asked.apart(fractions, prices)
             if apart <= EXACT:
                 return fractions, max(0.0, apart), prices
         if len(unclear) == len(asked.scale):

@@ -57,23 +57,12 @@ def _answered(asked: Asked, parts: Classes, prices: Prices | None) -> Answer | N
     return _expanded(asked, parts, placed(question))
 
 
-def _expanded(
-    asked: Asked, parts: Classes, placed_parts: tuple[FloatArray, Prices, FloatArray] | None
-) -> Answer | None:
+def _expanded(asked: Asked, parts: Classes, placed_parts: tuple[FloatArray, Prices] | None) -> Answer | None:
     if placed_parts is None:
         return None
-    of_part, prices, demand = placed_parts
+    of_part, prices = placed_parts
     fractions = expanded(asked, parts, of_part)
-    apart = asked.apart(fractions, prices, _demands(asked, prices, demand[parts.of_job]))
-    return fractions, max(0.0, apart), prices
-
-
-def _demands(asked: Asked, prices: Prices, of_class: FloatArray) -> FloatArray:
-    """Return a price for what each job keeps itself, (k,): its class's or its own, whichever proves more."""
-    own = asked.demand(prices)
-    bounds = [np.maximum(0.0, asked.worth(prices, each).max(axis=1)) - each * asked.least for each in (own, of_class)]
-    demands: FloatArray = np.where(bounds[0] < bounds[1], own, of_class)
-    return demands
+    return fractions, max(0.0, asked.apart(fractions, prices)), prices
 
 
 def alike(asked: Asked) -> Classes:

@@ -3,15 +3,16 @@
 import numpy as np
 
 from gavel.errors import SolveFailed
-from gavel.policies.fast import simplex
+from gavel.linear import simplex
 from gavel.policies.fast.rearranged_question import Asked, Prices
+from gavel.policies.fast.vertices import best
 from gavel.types import FloatArray, IntArray
 
 NOISE = 1e-10  # less of a job's time than this is rounding
 
 
-def placed(asked: Asked) -> tuple[FloatArray, Prices, FloatArray] | None:
-    """Return the best fractions (k, m), the prices, and that of each job's own least; None if they cannot be kept."""
+def placed(asked: Asked) -> tuple[FloatArray, Prices] | None:
+    """Return the best fractions (k, m), and the prices; None if what is to be kept cannot be."""
     rows, kinds = np.nonzero(asked.service)
     k, (c, m), g = len(asked.scale), asked.capped.shape, len(asked.together)
     asking = np.flatnonzero(asked.least)
@@ -28,24 +29,21 @@ def placed(asked: Asked) -> tuple[FloatArray, Prices, FloatArray] | None:
         x, prices = simplex.least(matrix, -asked.gain[rows, kinds], np.zeros(len(rows)), bounds, method=simplex.PRIMAL)
     except SolveFailed:
         return None
-    fractions, demand = np.zeros_like(asked.gain), np.zeros(k)
+    fractions = np.zeros_like(asked.gain)
     fractions[rows, kinds] = np.clip(x, 0.0, 1.0)
-    _, of_types, of_groups, of_jobs, of_caps = np.split(prices, np.cumsum([k, m, g, len(asking)]))
-    demand[asking] = np.maximum(0.0, of_jobs)
+    _, of_types, of_groups, _, of_caps = np.split(prices, np.cumsum([k, m, g, len(asking)]))
     caps = np.maximum(0.0, -of_caps).reshape(c, m)
-    return fractions, Prices(np.maximum(0.0, -of_types), np.maximum(0.0, of_groups), caps), demand
+    return fractions, Prices(np.maximum(0.0, -of_types), np.maximum(0.0, of_groups), caps)
 
 
-def placed_beside(
-    asked: Asked, fractions: FloatArray, unclear: IntArray
-) -> tuple[FloatArray, Prices, FloatArray] | None:
+def placed_beside(asked: Asked, fractions: FloatArray, unclear: IntArray) -> tuple[FloatArray, Prices] | None:
     """Return what `placed` does, where only the `unclear` jobs are placed, beside the `fractions` of the others."""
     answer = placed(asked.of(unclear, asked.left(fractions)))
     if answer is None:
         return None
-    every, demand = fractions.copy(), np.zeros(len(asked.scale))
-    every[unclear], prices, demand[unclear] = answer
-    return every, prices, demand
+    every = fractions.copy()
+    every[unclear], prices = answer
+    return every, prices
 
 
 def clear(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray, IntArray]:
@@ -54,18 +52,12 @@ def clear(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray,
     It is clear if the best choice is ahead of the next by more than `band` times what the job could gain at most. None:
     nobody's is.
     """
-    fractions = np.zeros_like(asked.gain)
     if prices is None:
-        return fractions, np.arange(len(asked.scale))
-    worth = asked.worth(prices)
-    chosen, every = worth.argmax(axis=1), np.arange(len(worth))
-    ordered = np.sort(np.column_stack([worth, np.zeros(len(worth))]), axis=1)
-    is_clear = ordered[:, -1] - ordered[:, -2] > band * asked.gain.max(axis=1)
-    runs = worth.max(axis=1) > 0
-    is_clear &= np.where(runs, asked.service[every, chosen], 0.0) >= asked.least
-    taken = np.flatnonzero(is_clear & runs)
-    fractions[taken, chosen[taken]] = 1.0
-    return fractions, np.flatnonzero(~is_clear)
+        return np.zeros_like(asked.gain), np.arange(len(asked.scale))
+    fractions, _, ahead = best(asked.worth(prices), asked.vertices)
+    unclear = np.flatnonzero(ahead <= band * asked.gain.max(axis=1))
+    fractions[unclear] = 0.0
+    return fractions, unclear
 
 
 def _constraints(asked: Asked, rows: IntArray, kinds: IntArray, asking: IntArray) -> simplex.ByColumn:

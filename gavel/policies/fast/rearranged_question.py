@@ -1,10 +1,12 @@
 """The question which jobs of each group go first, in numbers; `rearranged.py` answers it."""
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
+from gavel.policies.fast.vertices import Vertices, best
 from gavel.types import BoolArray, FloatArray, IntArray
 
 
@@ -52,24 +54,24 @@ class Asked:
         workers, served, capped = self.used(fractions)
         return self.workers - workers, self.together - served, self.capped - capped
 
-    def worth(self, prices: Prices, demand: FloatArray | None = None) -> FloatArray:
-        """Return what each job's time is worth beyond its price, (k, m); `demand` (k,) is that of its own least."""
-        of_service = np.append(prices.together, 0.0)[self.group] + (0.0 if demand is None else demand)
+    @cached_property
+    def vertices(self) -> Vertices:
+        """The ways in which each job that keeps service of its own has that."""
+        return Vertices.listed(self.service, self.service > 0, self.least)
+
+    def worth(self, prices: Prices) -> FloatArray:
+        """Return what each job's time is worth beyond its price, (k, m); minus infinity where it cannot run."""
+        of_service = np.append(prices.together, 0.0)[self.group]
         paid = self.scale[:, None] * (prices.workers + self.among.T.astype(float) @ prices.caps)
         return np.where(self.service > 0, self.gain + of_service[:, None] * self.service - paid, -np.inf)
 
-    def demand(self, prices: Prices) -> FloatArray:
-        """Return what the service that each job keeps itself costs at least beyond its worth, (k,); 0 if nothing."""
-        cost = -self.worth(prices) / np.where(self.service > 0, self.service, 1.0)
-        return np.where(self.least > 0, np.maximum(0.0, cost.min(axis=1)), 0.0)
-
-    def apart(self, fractions: FloatArray, prices: Prices, demand: FloatArray) -> float:
+    def apart(self, fractions: FloatArray, prices: Prices) -> float:
         """Return how far the total of `fractions` (k, m) is below its bound, as a part of it."""
-        bound = self.bound(prices, demand)
+        bound = self.bound(prices)
         return (bound - float((self.gain * fractions).sum())) / max(bound, 1e-300)
 
-    def bound(self, prices: Prices, demand: FloatArray) -> float:
+    def bound(self, prices: Prices) -> float:
         """Return a total of gains that no valid allocation exceeds."""
-        most = np.maximum(0.0, self.worth(prices, demand).max(axis=1)).sum()
-        kept = prices.together @ self.together + demand @ self.least
-        return float(most + prices.workers @ self.workers + (prices.caps * self.capped).sum() - kept)
+        _, most, _ = best(self.worth(prices), self.vertices)
+        capped = (prices.caps * self.capped).sum()
+        return float(most.sum() + prices.workers @ self.workers + capped - prices.together @ self.together)

@@ -8,7 +8,7 @@ import numpy as np
 
 from gavel.errors import SolveFailed
 from gavel.policies import measures
-from gavel.policies.fast.envelope import Market
+from gavel.policies.fast.envelope import Market, SizeColumns
 from gavel.policies.fast.job_classes import Classes, classes
 from gavel.policies.fast.price_search import Guess
 from gavel.policies.fast.water_filling import Filled
@@ -43,11 +43,17 @@ class Reduced:
         count: IntArray = self.job_classes.count[self.runnable]
         return count
 
-    def expanded(self, fractions: FloatArray, types: int) -> FloatArray:
-        """Return fractions (m', k) of the classes as those of the jobs on all `types`, (n, types)."""
-        of_class = np.zeros((len(self.job_classes.first), types))
-        of_class[self.runnable[:, None], self.types] = np.clip(fractions, 0.0, 1.0).T
-        return self.job_classes.expand(of_class)
+    def expanded(self, fractions: FloatArray, problem: AllocationProblem) -> FloatArray:
+        """Return fractions (m', k) of the classes as those of the problem's combinations on all types, (c, types)."""
+        columns = self.types if self.market.sizes is None else np.arange(len(fractions))
+        of_class = np.zeros((len(self.job_classes.first), max(len(fractions), len(problem.accelerator_types))))
+        of_class[self.runnable[:, None], columns] = np.clip(fractions, 0.0, 1.0).T
+        of_job = self.job_classes.expand(of_class)
+        if self.market.sizes is None:
+            return of_job
+        answer = np.zeros((len(problem.combinations), len(problem.accelerator_types)))
+        answer[:, self.types] = of_job[measures.member_of(problem)[:, :1], columns_of(problem, self.types)]
+        return answer
 
 
 def answered(
@@ -62,7 +68,8 @@ def answered(
     1e-6. Jobs are identical if their rates, scale factors and `keys` are equal; `problem` is checked already.
     `solve` gets guesses of each level's prices from the problem's warm start.
     """
-    if not measures.is_unpacked(problem) or not problem.capacity_workers.any():
+    is_plain = measures.is_unpacked(problem) or measures.is_over_sizes(problem)
+    if not is_plain or not problem.capacity_workers.any():
         return None
     reduced = _reduced(problem, keys)
     if not len(reduced.runnable):
@@ -71,7 +78,7 @@ def answered(
         filled = solve(reduced, _guesses(problem, reduced.types))
     except SolveFailed:
         return None
-    fractions = reduced.expanded(filled.fractions, len(problem.accelerator_types))
+    fractions = reduced.expanded(filled.fractions, problem)
     certificate = Certificate(
         primal_violation=measures.violation(problem, fractions), dual_gap=filled.gap(reduced.market)
     )
@@ -84,14 +91,48 @@ def answered(
 def _reduced(problem: AllocationProblem, keys: Sequence[FloatArray | IntArray]) -> Reduced:
     types = np.flatnonzero(problem.capacity_workers > 0)
     workers = problem.capacity_workers[types].astype(float)
-    scale = problem.scale_factor
-    rates = np.ascontiguousarray(problem.throughput_steps_per_s[:, 0, types].T) * (scale <= workers[:, None])
-    job_classes = classes([*rates, scale, *keys])
+    if measures.is_over_sizes(problem):
+        sizes = size_columns(problem, types)
+        scale, rates = np.ones(len(problem.job_ids), dtype=np.int64), _rates_of_columns(problem, types)
+    else:
+        sizes, scale = None, problem.scale_factor
+        rates = np.ascontiguousarray(problem.throughput_steps_per_s[:, 0, types].T) * (scale <= workers[:, None])
+    is_rigid = problem.configurations is None and sizes is None
+    elastic = () if is_rigid else (measures.service_per_step(problem),)
+    job_classes = classes([*rates, scale, *keys, *elastic])
     runnable = np.flatnonzero(rates[:, job_classes.first].any(axis=0))
     first, count = job_classes.first[runnable], job_classes.count[runnable]
     usable = rates[:, first]
-    service = usable * (scale[first] * workers.sum() / (workers @ usable))
-    return Reduced(Market(service, (scale[first] * count).astype(float), workers), types, job_classes, runnable)
+    per_step = elastic[0][first] if elastic else scale[first] * workers.sum() / (workers @ usable)
+    market = Market(usable * per_step, (scale[first] * count).astype(float), workers, sizes)
+    return Reduced(market, types, job_classes, runnable)
+
+
+def size_columns(problem: AllocationProblem, types: IntArray) -> SizeColumns:
+    """Return a column for each of the `types` and each size that a combination has, by type, then by size."""
+    sizes = np.unique(problem.combination_workers)
+    type_index, size = np.repeat(np.arange(len(types)), len(sizes)), np.tile(sizes, len(types))
+    return SizeColumns(type_index, size.astype(float), len(types))
+
+
+def columns_of(problem: AllocationProblem, types: IntArray) -> IntArray:
+    """Return the column of each combination on each of the `types`, (c, types)."""
+    sizes = np.unique(problem.combination_workers)
+    places: IntArray = np.searchsorted(sizes, problem.combination_workers)[:, None]
+    return places + len(sizes) * np.arange(len(types))
+
+
+def by_columns(problem: AllocationProblem, types: IntArray, of_combinations: FloatArray) -> FloatArray:
+    """Return numbers of combinations (c, types) as those of jobs by column, (n, columns); 0 where there is none."""
+    values = np.zeros((len(problem.job_ids), len(np.unique(problem.combination_workers)) * len(types)))
+    values[measures.member_of(problem)[:, :1], columns_of(problem, types)] = of_combinations
+    return values
+
+
+def _rates_of_columns(problem: AllocationProblem, types: IntArray) -> FloatArray:
+    """Steps per second of each job in each type and size, (columns, n); 0 where it has no such combination."""
+    alone = (problem.throughput_steps_per_s[:, 0] * measures.can_run(problem))[:, types]
+    return np.ascontiguousarray(by_columns(problem, types, alone).T)
 
 
 def _guesses(problem: AllocationProblem, types: IntArray) -> list[Guess]:

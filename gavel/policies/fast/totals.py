@@ -8,8 +8,8 @@ prices attain it. At prices near the best nearly every job's choice is clear:
    left, and its multipliers are the next prices;
 3. the total and its bound at these prices are the certificate; if they are apart, ask again with fewer clear choices.
 
-A job may have to be at least so fast. Where its clear choice is not, the linear program places it, too, and the
-multiplier of that demand adds to what its speed is worth in the bound.
+A job may have to be at least so fast. What it gains at given prices is then the most of the ways in which it is that
+fast, each of which holds one or two types (`vertices`).
 
 Of many optima it is the one in which jobs that are alike have their time one after the other, the earliest first: whole
 gangs that stay, instead of turns (docs/decisions/0052-jobs-that-are-alike.md).
@@ -21,10 +21,13 @@ from functools import cached_property
 import numpy as np
 
 from gavel.errors import SolveFailed
+from gavel.linear import simplex
+from gavel.linear.cuts import lowest
 from gavel.policies import measures
-from gavel.policies.fast import simplex
-from gavel.policies.fast.cuts import lowest
+from gavel.policies.fast.envelope import SizeColumns
 from gavel.policies.fast.job_classes import Classes, classes
+from gavel.policies.fast.reduction import by_columns, columns_of, size_columns
+from gavel.policies.fast.vertices import Vertices, best
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
 
@@ -40,7 +43,8 @@ MOST_BY_SIMPLEX = 4_000
 class _Choice:
     """`worth` (k, m) of each choice, `scale` (k,) workers it holds, and the `workers` (m,) there are.
 
-    Each choice has a `speed` (k, m) on each type, and asks for `least` (k,) of it.
+    Each choice has a `speed` (k, m) on each type, and asks for `least` (k,) of it. With `sizes`, worth and speed are
+    (k, columns), each column a type and a size.
     """
 
     worth: FloatArray
@@ -48,31 +52,51 @@ class _Choice:
     workers: FloatArray
     speed: FloatArray
     least: FloatArray
+    sizes: SizeColumns | None = None
+
+    def column_prices(self, prices: FloatArray) -> FloatArray:
+        """What a choice of scale 1 pays for each column."""
+        return prices if self.sizes is None else self.sizes.of_columns(prices)
+
+    def of_types(self, held: FloatArray) -> FloatArray:
+        """The workers of each type, (m,), of what is held by column."""
+        return held if self.sizes is None else self.sizes.of_types(held)
 
     def surplus(self, prices: FloatArray) -> FloatArray:
         """What each choice is worth beyond its price, (k, m); minus infinity where it is worth nothing."""
-        return np.where(self.worth > 0, self.worth - self.scale[:, None] * prices, -np.inf)
+        return np.where(self.worth > 0, self.worth - self.scale[:, None] * self.column_prices(prices), -np.inf)
+
+    @cached_property
+    def vertices(self) -> Vertices:
+        """The ways in which each choice that asks for speed has it."""
+        return Vertices.listed(self.speed, self.worth > 0, self.least)
 
     @cached_property
     def worth_by_type(self) -> FloatArray:
         """`worth`, type by type, (m, k)."""
         return np.ascontiguousarray(self.worth.T)
 
+    def bound(self, prices: FloatArray) -> float:
+        """The bound at `prices`."""
+        return self.bound_and_slope(prices)[0]
+
     def bound_and_slope(self, prices: FloatArray) -> tuple[float, FloatArray]:
-        """The bound at `prices`, and how it changes with each of them, (m,): the workers that nobody chooses."""
-        most, kind = np.zeros(len(self.scale)), np.full(len(self.scale), len(prices))
-        for index, price in enumerate(prices):
+        """The bound at `prices`, over which no valid allocation is worth, and how it changes with each of them, (m,).
+
+        That is the workers that nobody chooses.
+        """
+        columns = self.column_prices(prices)
+        most, kind = np.zeros(len(self.scale)), np.full(len(self.scale), len(columns))
+        for index, price in enumerate(columns):
             surplus = self.worth_by_type[index] - self.scale * price
             kind[surplus > most] = index
             np.maximum(most, surplus, out=most)
-        used = np.bincount(kind, self.scale, len(prices) + 1)[:-1]
+        held = np.zeros(len(columns))
+        if len(rows := self.vertices.rows):
+            most[rows], _, x = self.vertices.most(self.worth[rows] - self.scale[rows, None] * columns)
+            kind[rows], held = len(columns), self.scale[rows] @ x
+        used = self.of_types(held + np.bincount(kind, self.scale, len(columns) + 1)[:-1])
         return float(most.sum() + prices @ self.workers), self.workers - used
-
-    def bound(self, prices: FloatArray, demand: FloatArray) -> float:
-        """No valid allocation is worth more; `demand` (k,) >= 0 is the multiplier of what each asks for."""
-        worth = self.worth + demand[:, None] * self.speed
-        surplus = np.where(worth > 0, worth - self.scale[:, None] * prices, -np.inf)
-        return float(np.maximum(0.0, surplus.max(axis=1)).sum() - demand @ self.least + prices @ self.workers)
 
 
 def greatest(
@@ -84,26 +108,56 @@ def greatest(
     packed pairs, where nothing is worth anything, and where the certificate is over 1e-6. `problem` is checked already.
     """
     worth = np.where(measures.can_run(problem), worth, 0.0)
-    if not measures.is_unpacked(problem) or not (worth > 0).any():
+    is_plain = measures.is_unpacked(problem) or measures.is_over_sizes(problem)
+    if not is_plain or not (worth > 0).any():
         return None
-    rows = np.flatnonzero((worth > 0).any(axis=1))
-    least = np.zeros(len(worth)) if least_speed is None else least_speed
+    asked = _Asked.of(problem, worth)
+    rows = np.flatnonzero((asked.worth > 0).any(axis=1))
+    least = np.zeros(len(asked.worth)) if least_speed is None else least_speed
     apart = [least[rows]] if least.any() else []
-    job_classes = classes([worth[rows], problem.scale_factor[rows], *apart])
+    job_classes = classes([asked.worth[rows], asked.scale[rows], *apart])
     first = rows[job_classes.first]
-    speed = measures.rate_alone(problem)[first] * measures.per_best_rate(problem)[first, None]
-    counted = worth[first] * job_classes.count[:, None]
-    scale = problem.scale_factor[first] * job_classes.count.astype(float)
-    whole = _Choice(counted / counted.max(), scale, problem.capacity_workers.astype(float), speed, least[first])
-    answer = _solve(whole)
+    speed = asked.rates[first] * measures.per_best_rate(problem)[first, None]
+    counted = asked.worth[first] * job_classes.count[:, None]
+    scale, workers = asked.scale[first] * job_classes.count.astype(float), problem.capacity_workers.astype(float)
+    answer = _solve(_Choice(counted / counted.max(), scale, workers, speed, least[first], asked.sizes))
     if answer is None:
         return None
-    fractions = np.zeros(worth.shape)
-    fractions[rows] = _dealt(job_classes, answer[0], worth[first], least[first])
+    dealt = np.zeros(asked.worth.shape)
+    dealt[rows] = _dealt(job_classes, answer[0], asked.worth[first], least[first])
+    fractions = asked.of_combinations(problem, dealt)
     certificate = Certificate(primal_violation=measures.violation(problem, fractions), dual_gap=answer[1])
     if not (certificate.primal_violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
         return None
     return named(problem, fractions, certificate, policy, SOLVER)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Asked:
+    """The `worth` and `rates` of n jobs by type, or by column, and the workers that each counts, `scale` (n,)."""
+
+    worth: FloatArray
+    rates: FloatArray
+    scale: IntArray
+    sizes: SizeColumns | None
+
+    @classmethod
+    def of(cls, problem: AllocationProblem, worth: FloatArray) -> "_Asked":
+        """From the `worth` (c, types) of combinations."""
+        if not measures.is_over_sizes(problem):
+            return cls(worth, measures.rate_alone(problem), problem.scale_factor, None)
+        types = np.arange(len(problem.accelerator_types))
+        rates = problem.throughput_steps_per_s[:, 0] * measures.can_run(problem)
+        scale = np.ones(len(problem.job_ids), dtype=np.int64)
+        by_column = [by_columns(problem, types, each) for each in (worth, rates)]
+        return cls(by_column[0], by_column[1], scale, size_columns(problem, types))
+
+    def of_combinations(self, problem: AllocationProblem, fractions: FloatArray) -> FloatArray:
+        """The `fractions` of jobs by column as those of the combinations, (c, types)."""
+        if self.sizes is None:
+            return fractions
+        columns = columns_of(problem, np.arange(len(problem.accelerator_types)))
+        return fractions[measures.member_of(problem)[:, :1], columns]
 
 
 def in_turn(
@@ -137,7 +191,7 @@ def _solve(whole: _Choice) -> tuple[FloatArray, float] | None:
         sample = np.linspace(0, jobs - 1, SAMPLE).astype(np.int64)
         scale = whole.scale[sample]
         workers = whole.workers * float(scale.sum() / whole.scale.sum())
-        part = _Choice(whole.worth[sample], scale, workers, whole.speed[sample], np.zeros(SAMPLE))
+        part = _Choice(whole.worth[sample], scale, workers, whole.speed[sample], np.zeros(SAMPLE), whole.sizes)
         rough = _settled(part, prices, band, CLOSE)
         if rough is None:
             return None
@@ -151,23 +205,16 @@ def _settled(
 ) -> tuple[FloatArray, float, FloatArray] | None:
     """Steps 2 and 3: fractions, distance and prices; None if they do not settle or too many are unclear."""
     for _ in range(MOST_ROUNDS):
-        surplus = choice.surplus(prices)
-        chosen = surplus.argmax(axis=1)
-        ordered = np.sort(np.column_stack([surplus, np.zeros(len(surplus))]), axis=1)
-        clear = ordered[:, -1] - ordered[:, -2] > band * choice.worth.max(axis=1)
-        fast = np.where(surplus.max(axis=1) > 0, choice.speed[np.arange(len(chosen)), chosen], 0.0)
-        clear &= fast >= choice.least
-        taken = np.flatnonzero(clear & (surplus.max(axis=1) > 0))
-        open_to_all = np.flatnonzero(~clear)
+        fractions, _, ahead = best(choice.surplus(prices), choice.vertices)
+        open_to_all = np.flatnonzero(ahead <= band * choice.worth.max(axis=1))
         if len(open_to_all) > MOST_BY_SIMPLEX:
             return None
-        fractions = np.zeros_like(choice.worth)
-        fractions[taken, chosen[taken]] = 1.0
-        placed = _placed(choice, open_to_all, choice.workers - choice.scale @ fractions)
+        fractions[open_to_all] = 0.0
+        placed = _placed(choice, open_to_all, choice.workers - choice.of_types(choice.scale @ fractions))
         if placed is not None:
-            demand = np.zeros(len(choice.least))
-            fractions[open_to_all], prices, demand[open_to_all] = placed
-            bound = choice.bound(prices, demand)
+            fractions[open_to_all], multipliers = placed
+            prices = min(prices, multipliers, key=choice.bound)  # of few open choices multipliers say little
+            bound = choice.bound(prices)
             apart = (bound - float((choice.worth * fractions).sum())) / max(bound, 1e-300)
             if apart <= tolerance:
                 return fractions, max(0.0, apart), prices
@@ -175,8 +222,8 @@ def _settled(
     return None
 
 
-def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray] | None:
-    """The best fractions (jobs, m) of `jobs` in the workers `left` (m,), the prices of these, and of each job's demand.
+def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray] | None:
+    """The best fractions (jobs, m) of `jobs` in the workers `left` (m,), and the prices of these.
 
     None if what they ask for does not fit.
     """
@@ -186,7 +233,7 @@ def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArr
     rows, kinds = np.nonzero(worth)
     fractions = np.zeros_like(worth)
     if not len(rows):
-        return fractions, np.zeros(m), np.zeros(k)
+        return fractions, np.zeros(m)
     unit, asking = float(worth.max()), np.flatnonzero(choice.least[jobs])
     matrix = _constraints(choice, jobs, asking)
     lower = np.concatenate([np.full(k + m, -np.inf), choice.least[jobs][asking]])
@@ -196,9 +243,7 @@ def _placed(choice: _Choice, jobs: IntArray, left: FloatArray) -> tuple[FloatArr
     except SolveFailed:
         return None
     fractions[rows, kinds] = np.clip(x, 0.0, 1.0)
-    demand = np.zeros(k)
-    demand[asking] = np.maximum(0.0, prices[k + m :]) * unit
-    return fractions, np.maximum(0.0, -prices[k : k + m]) * unit, demand
+    return fractions, np.maximum(0.0, -prices[k : k + m]) * unit
 
 
 def _constraints(choice: _Choice, jobs: IntArray, asking: IntArray) -> simplex.ByColumn:
@@ -207,8 +252,11 @@ def _constraints(choice: _Choice, jobs: IntArray, asking: IntArray) -> simplex.B
     k, m = len(jobs), len(choice.workers)
     place = np.full(k, -1)
     place[asking] = k + m + np.arange(len(asking))
-    places = np.column_stack([rows, k + kinds, place[rows]])
-    values = np.column_stack([np.ones(len(rows)), choice.scale[jobs][rows], choice.speed[jobs][rows, kinds]])
+    held, types = choice.scale[jobs][rows], kinds
+    if choice.sizes is not None:
+        held, types = held * choice.sizes.size[kinds], choice.sizes.type_index[kinds]
+    places = np.column_stack([rows, k + types, place[rows]])
+    values = np.column_stack([np.ones(len(rows)), held, choice.speed[jobs][rows, kinds]])
     used = places >= 0
     starts = np.concatenate([[0], used.sum(axis=1).cumsum()])
     return simplex.ByColumn(k + m + len(asking), starts, places[used], values[used])

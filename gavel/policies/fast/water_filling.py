@@ -14,7 +14,7 @@ so congestion counts mostly the others: or it would be stuck at 1 from the first
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -147,17 +147,23 @@ class _Filling:
         stuck |= self.cap[self.jobs] <= value * (1 + RISE)  # at an earlier level: what is full is still its way
         vertex = priced_at.vertex(value)
         settled = stuck & (priced_at.margin(vertex) > ONE_WAY)
-        rates = np.where(stuck, market.rates * priced_at.cheapest(vertex, ONE_WAY), market.rates * ~self.full[:, None])
+        ways = np.where(stuck, priced_at.cheapest(vertex, ONE_WAY), self._is_free(market)[:, None])
+        rates = market.rates * ways
         cap = np.where(stuck, value, np.maximum(value, rates.max(axis=0)))
         settled |= (cap <= 0) | (rates.max(axis=0) <= 0)
         self.cap = self.cap.copy()
         self.cap[self.jobs] = cap
         self._leave(np.flatnonzero(settled), reached.fractions[:, settled], rates)
 
+    def _is_free(self, market: Market) -> BoolArray:
+        """Which columns of the market are of a type that is not full."""
+        is_free: BoolArray = ~self.full if market.sizes is None else ~self.full[market.sizes.type_index]
+        return is_free
+
     def _leave(self, settled: IntArray, ways: FloatArray, rates: FloatArray) -> None:
         """Settled jobs leave the market with the workers that they hold in their `ways` (m, settled)."""
         stay: BoolArray = np.ones(len(self.jobs), dtype=bool)
         stay[settled] = False
-        left = np.maximum(0.0, self.market.workers - ways @ self.market.scale[settled])
+        left = np.maximum(0.0, self.market.workers - self.market.of_types(ways @ self.market.scale[settled]))
         self.jobs = self.jobs[stay]
-        self.market = Market(rates[:, stay], self.market.scale[stay], left)
+        self.market = replace(self.market, rates=rates[:, stay], scale=self.market.scale[stay], workers=left)

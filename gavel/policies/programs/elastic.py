@@ -24,5 +24,5 @@ def relaxed(problem: SizeProblem) -> tuple[FloatArray, float]:
     of_type = np.eye(len(problem.capacity_workers))[problem.type_of] * problem.workers[:, None]
     limits = [cp.sum(x, axis=1) <= 1, cp.sum(x, axis=0) @ of_type <= problem.capacity_workers]
     program = cp.Problem(cp.Maximize(cp.sum(cp.multiply(x, flat))), limits)
-    program.solve(solver=cp.HIGHS)
+    program.solve(solver=cp.HIGHS, threads=1)
     return np.asarray(x.value), float(program.value)

@@ -215,9 +215,12 @@ def _matrices(problem: AllocationProblem, entries: tuple[Any, ...]) -> tuple[Any
 
 
 def warm_up() -> None:
-    """Import what solving needs, so that the first round does not wait for it."""
+    """Import what solving needs, so that the first round does not wait for it.
+
+    HiGHS takes the number of threads of the first solve for all of this process, and refuses programs with another one.
+    """
     cp = cvxpy()
 
     x = cp.Variable(1, nonneg=True)
-    for solver in _OPTIONS:
-        cp.Problem(cp.Maximize(cp.sum(x)), [x <= 1]).solve(solver=solver.upper())
+    for solver, options in _OPTIONS.items():
+        cp.Problem(cp.Maximize(cp.sum(x)), [x <= 1]).solve(solver=solver.upper(), **options[0])

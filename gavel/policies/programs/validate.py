@@ -67,6 +67,9 @@ def _are_apart(names: tuple[str, ...]) -> bool:
 def _check_combinations(problem: AllocationProblem) -> None:
     if not measures.is_unpacked(problem):
         _check_packed(problem)
+    if measures.is_over_sizes(problem):
+        _check_sizes(problem)
+    _check_configurations(problem)
     tier = problem.tier_of_job
     wrong = np.flatnonzero((tier < 0) | (tier >= len(problem.tiers)))
     if wrong.size:
@@ -84,6 +87,44 @@ def _check_packed(problem: AllocationProblem) -> None:
     unlike = paired[problem.scale_factor[first[paired]] != problem.scale_factor[second[paired]]]
     if unlike.size:
         raise InvalidProblem(f"combinations[{unlike[0]}]", "packs gangs of different scale factors; pack equal ones")
+
+
+def _check_sizes(problem: AllocationProblem) -> None:
+    """Each combination is one job in one size, and no job has a size twice."""
+    workers, count = problem.combination_workers, len(problem.combinations)
+    if workers.shape != (count,) or workers.min() < 1:
+        raise InvalidProblem("combination_workers", f"give at least 1 for each of the {count} combinations")
+    if problem.pair_rates is not None or (measures.members_in(problem) > 1).any():
+        raise InvalidProblem("combination_workers", "says sizes of jobs that may be packed; give sizes or pairs")
+    if len(set(zip(measures.member_of(problem)[:, 0].tolist(), workers.tolist(), strict=True))) < count:
+        raise InvalidProblem("combination_workers", "has a size of a job twice; give each once")
+
+
+def _check_configurations(problem: AllocationProblem) -> None:
+    choice = problem.configurations
+    if choice is None:
+        return
+    wanted = len(choice.jobs), len(problem.accelerator_types), len(choice.sizes)
+    if choice.steps_per_s.shape != wanted:
+        raise InvalidProblem("configurations", f"has speeds of shape {choice.steps_per_s.shape}, wanted {wanted}")
+    if not _are_within(choice.steps_per_s, 0.0):
+        raise InvalidProblem("configurations", "has a speed that is negative or not finite; give 0 where it cannot run")
+    if (np.diff(choice.sizes) < 1).any() or choice.sizes.min(initial=1) < 1:
+        raise InvalidProblem("configurations", "has sizes that do not rise from 1 or more; sort them, each once")
+    if (np.diff(choice.jobs) < 1).any() or not _are_jobs(choice.jobs, problem):
+        raise InvalidProblem(
+            "configurations", "has jobs that are no ascending indices of jobs; name each elastic job once"
+        )
+
+
+def _are_jobs(jobs: IntArray, problem: AllocationProblem) -> bool:
+    return bool(jobs.min(initial=0) >= 0 and jobs.max(initial=0) < max(1, len(problem.job_ids)))
+
+
+def check_one_size(problem: AllocationProblem) -> None:
+    """Return if no job has a choice of sizes; else raise InvalidProblem: for policies that count gangs of one size."""
+    if measures.is_over_sizes(problem):
+        raise InvalidProblem("combination_workers", "this policy takes jobs of one size each; leave it out")
 
 
 def _check_members(problem: AllocationProblem, wrong: IntArray) -> None:

@@ -131,6 +131,19 @@ def test_a_new_agent_adopts_what_the_old_one_left_and_shows_it_to_a_new_service(
     assert shard.started_node_boottime_s == before.started_node_boottime_s
 
 
+def test_only_the_node_of_rank_0_has_the_ports_of_a_gang_while_it_is_live(folder: Path, agents: Agents) -> None:
+    agent, first = agents(), wanted(a_launch(folder))
+    instruction = replace(a_launch(folder, "j2").instruction, worker_ids=("b-0", "a-0"))
+    second_node = replace(SLOT, index=1)
+    other = a_launch(folder, "j2", instruction=instruction, ranks=(1,), node_of_rank=("n0", "n1"), slots=(second_node,))
+    tell(agent, first, wanted(other))
+    until(agent, first, is_started)
+    until(agent, wanted(other), is_started)
+    assert [agent.has_rank_0(key) for key in (("j1", 1), ("j1", 2), ("j2", 1))] == [True, False, False]
+    until(agent, replace(first, stop=True), is_ended)
+    assert not agent.has_rank_0(("j1", 1))
+
+
 def test_two_agents_cannot_have_one_folder(folder: Path, agents: Agents) -> None:
     agents()
     with pytest.raises(BackendUnavailable, match="another service uses"):

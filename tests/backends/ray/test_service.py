@@ -8,7 +8,12 @@ import pytest
 from gavel.backends.ray.local_cluster import REPORT_PERIOD_S, LocalRayCluster
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
-from tests.backends.whole_service import brings_its_code_and_leaves_its_results, trains_and_survives_a_killed_service
+from tests.backends.whole_service import (
+    brings_its_code_and_leaves_its_results,
+    is_reached_by_its_user,
+    trains_and_survives_a_killed_service,
+)
+from tests.nginx import free_port
 
 pytestmark = [pytest.mark.ray, pytest.mark.timeout(600)]
 
@@ -33,6 +38,10 @@ def test_a_job_brings_its_code_and_leaves_its_results(one_node: LocalRayCluster,
     brings_its_code_and_leaves_its_results(
         service(tmp_path, one_node.address, {**one_node.environment, **shared}), tmp_path, tmp_path / "shared/_outputs"
     )
+
+
+def test_a_session_is_reached_by_its_user(one_node: LocalRayCluster, tmp_path: Path) -> None:
+    is_reached_by_its_user(service(tmp_path, one_node.address, one_node.environment), free_port())
 
 
 def test_a_cluster_that_is_not_there_is_said_over_rest_while_the_rest_goes_on(tmp_path: Path) -> None:

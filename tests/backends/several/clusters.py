@@ -1,5 +1,7 @@
 """A harness over two local backends as one: the region `eu` has the workers of the checks, `us` one of its own."""
 
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -7,8 +9,9 @@ from gavel.backends.accelerators import LocalAccelerator
 from gavel.backends.several.backend import SeveralBackend
 from gavel.backends.several.names import inner, outer
 from gavel.backends.several.region import RegionBackend
-from gavel.types import Worker
-from tests.backends.clusters import GRACE_S, LocalHarness
+from gavel.errors import BackendUnavailable
+from gavel.types import Observation, Worker
+from tests.backends.clusters import GRACE_S, LocalHarness, eventually
 
 HOME, OTHER = "eu", "us"
 
@@ -19,6 +22,18 @@ class SeveralHarness(LocalHarness):
     def __init__(self, folder: Path) -> None:
         self.there = (LocalAccelerator(worker=Worker(id="a-0", node="here", accelerator_type="a"), cpus=()),)
         super().__init__(folder)
+        self.wait_until(lambda seen: True)  # checks ask at once, and regions that have not answered yet are no answer
+
+    def wait_until(self, holds: Callable[[Observation], bool], limit_s: float = 0.0) -> Observation:
+        seen: list[Observation] = []
+
+        def look() -> bool:
+            with suppress(BackendUnavailable):
+                seen[:] = [self.backend.observe()]
+            return bool(seen) and holds(seen[0])
+
+        eventually(look, limit_s or self.limit_s)
+        return seen[0]
 
     def worker(self, name: str) -> str:
         return outer(name, HOME)

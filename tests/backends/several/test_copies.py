@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gavel.backends.several.copies import Copies, Held
+from gavel.backends.several.link_speeds import LinkSpeeds
 from gavel.ports import LaunchGang
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import eventually
@@ -173,3 +174,28 @@ def test_a_gang_whose_checkpoint_is_gone_ends_and_says_what_is_left(
     (ended,) = services.seen().gangs
     assert ended.exit is not None and "is gone, no region has it (eu and us)" in ended.exit.message
     assert (ended.exit.outcome, ended.checkpoint_left) == (outcome, left)
+
+
+def test_a_copy_is_measured_and_a_restart_knows_it(tmp_path: Path) -> None:
+    """A small one says nothing of the link; a damaged file is no reason not to start."""
+    eu, us, file = tmp_path / "eu", tmp_path / "us", tmp_path / "state" / "copies.json"
+    written(eu, "1-5")
+    written(eu, "1-6", files={"weights": b"w" * 12_000_000})
+    copies = Copies(places(eu, us, eu_is_url=False, us_is_url=False), LinkSpeeds(file))
+    settled(copies, launch())
+    assert copies.speeds.sums() == ()
+    settled(copies, launch("1-6"))
+    (link,) = copies.speeds.sums()
+    assert (link.origin, link.target, link.copies, link.gigabytes) == ("eu", "us", 1, 0.012)
+    assert link.seconds > 0
+    assert LinkSpeeds(file).sums() == (link,)
+    file.write_bytes(b"[[1]]")
+    assert LinkSpeeds(file).sums() == ()
+
+
+def test_only_the_last_copies_of_a_link_count() -> None:
+    speeds = LinkSpeeds()
+    for seconds in range(1, 100):
+        speeds.add(["eu"], "us", 10**9, float(seconds))
+    (link,) = speeds.sums()
+    assert (link.copies, link.gigabytes, link.seconds) == (16, 16.0, float(sum(range(84, 100))))

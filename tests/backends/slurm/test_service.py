@@ -7,7 +7,12 @@ import pytest
 from gavel.backends.slurm.local_cluster import LocalSlurmCluster, SlurmNodeSpec
 from gavel.client import Client
 from gavel.demo.service import ServiceProcess, wait_until
-from tests.backends.whole_service import brings_its_code_and_leaves_its_results, trains_and_survives_a_killed_service
+from tests.backends.whole_service import (
+    brings_its_code_and_leaves_its_results,
+    is_reached_by_its_user,
+    trains_and_survives_a_killed_service,
+)
+from tests.nginx import free_port
 
 pytestmark = [pytest.mark.slurm, pytest.mark.timeout(600)]
 
@@ -53,6 +58,18 @@ def test_a_job_brings_its_code_and_leaves_its_results(one_node: LocalSlurmCluste
     brings_its_code_and_leaves_its_results(
         service(tmp_path, one_node.environment), tmp_path, tmp_path / "shared/checkpoints/_outputs"
     )
+
+
+@pytest.mark.parametrize("orders", ["files", "connection"])
+def test_a_session_is_reached_by_its_user(one_node: LocalSlurmCluster, tmp_path: Path, orders: str) -> None:
+    port = free_port()
+    own = {
+        "GAVEL_SLURM__ORDERS": orders,
+        "GAVEL_PORT": str(port),
+        "GAVEL_PUBLIC_URL": f"http://127.0.0.1:{port}",
+        "GAVEL_SLURM__NODE_DIR": str(tmp_path / "nodes"),
+    }
+    is_reached_by_its_user(service(tmp_path, {**one_node.environment, **own}), free_port())
 
 
 def test_a_cluster_that_is_not_there_is_reported_over_rest_while_the_rest_goes_on(tmp_path: Path) -> None:

@@ -35,6 +35,8 @@ is_first = True
 for step in job.steps(checkpoint=save, restore=restore, total=10000):
     if is_first:
         print("begins at", at)
+        with (job.output_dir / "begun").open("a") as begun:
+            print(at, file=begun)
         is_first = False
     at += 1
     time.sleep(0.001 if os.environ["GAVEL_ACCELERATOR_TYPE"] == "a" else 0.02)
@@ -106,6 +108,8 @@ def test_a_job_that_moves_to_a_region_with_another_storage_goes_on_from_its_chec
             assert "job.moved" in [event["kind"] for event in gavel.events(job)]
             begun = [int(line.split()[-1]) for line in gavel.logs(job)[0].splitlines() if line.startswith("begins at")]
             assert begun == sorted(begun) and begun[0] == 0 and begun[-1] > 0
+            assert [int(line) for line in b"".join(gavel.read_file(job, "begun")).split()] == begun
+            assert (tmp_path / "shared/checkpoints/_outputs" / job / "begun").read_text().split() == [*map(str, begun)]
             assert all((tmp_path / place / job).is_dir() for place in ("state/checkpoints", "shared/checkpoints"))
 
 

@@ -9,17 +9,19 @@ from typing import Any
 
 import numpy as np
 
-from gavel.policies.fast import simplex
+from gavel.linear import simplex
 from gavel.types import FloatArray
 
 MOST_ROUNDS = 50
 PRECISE = 1e-8  # relative distance of the lowest value found from that of the planes
 
 
-def lowest(evaluate: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray) -> FloatArray:
+def lowest(
+    evaluate: Callable[[FloatArray], tuple[float, FloatArray]], start: FloatArray, *, precise: float = PRECISE
+) -> FloatArray:
     """Return prices (m,) at which `evaluate`, the value and a subgradient (m,) at prices, is about lowest.
 
-    Looked for between a half and twice the prices `start` (m,).
+    Looked for between a half and twice the prices `start` (m,), until it is `precise`, relatively.
     """
     m, prices = len(start), start
     highs = _prices_and_bound(start)
@@ -30,7 +32,7 @@ def lowest(evaluate: Callable[[FloatArray], tuple[float, FloatArray]], start: Fl
         plane = np.append(-slope, 1.0)
         highs.addRow(value - float(slope @ prices), np.inf, m + 1, np.arange(m + 1, dtype=np.int32), plane)
         values, _ = simplex.solved(highs)
-        if best[0] - float(values[m]) <= PRECISE * abs(best[0]):
+        if best[0] - float(values[m]) <= precise * abs(best[0]):
             break
         prices = values[:m].copy()
     return best[1]
