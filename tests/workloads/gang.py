@@ -12,7 +12,7 @@ from typing import Any
 from gavel_runtime._lease import boottime_s
 
 ROOT = Path(__file__).parents[2]
-LIMIT_S = 60.0
+LIMIT_S = 120.0
 COUNT = """
 import json, os, time
 from pathlib import Path

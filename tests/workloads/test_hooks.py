@@ -15,6 +15,7 @@ from pathlib import Path
 count = Path("count-" + os.environ["GAVEL_RANK"])  # ranks share the folder
 part = count.with_suffix(".part")
 so_far = int(count.read_text()) if count.exists() else 0
+print("counts on from", so_far)
 for number in range(so_far + 1, int(sys.argv[1]) + 1):
     time.sleep(0.05)
     part.write_text(str(number))
@@ -58,14 +59,15 @@ def test_a_program_that_is_stopped_goes_on_from_what_its_dump_saved(gangs: list[
     assert (saved["steps"], saved["seconds"]) == (0, 0.0), "seconds of a program say nothing about its speed"
     count.unlink()
     snapshot = first.checkpoints / saved["checkpoint"]
-    assert int((snapshot / "count").read_text()) >= 25
+    counted = int((snapshot / "count").read_text())
+    assert counted >= 25
 
     second = start(gangs, tmp_path, 60, start=saved["step"], checkpoint=snapshot)
     codes, outputs = second.finish()
-    assert codes == [0] and "counted to 60" in outputs[0]
+    assert codes == [0] and f"counts on from {counted}\n" in outputs[0] and "counted to 60" in outputs[0]
     finished = second.reports()[-1]
     assert finished["kind"] == "finished" and "total_steps" not in finished
-    assert saved["step"] < finished["step"] <= saved["step"] + 5, "it did not count from the beginning"
+    assert saved["step"] < finished["step"]
 
 
 def test_a_dump_that_fails_is_told_and_the_program_goes_on(gangs: list[Gang], tmp_path: Path) -> None:
