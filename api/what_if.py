@@ -15,8 +15,9 @@ from api.schemas.explain import EffectsView, JobEffect, LeaseDifference, TierEff
 from api.services import Services
 from gavel.errors import SolveFailed
 from gavel.simulator.asking import ask
+from gavel.simulator.live import Live, live_of
 from gavel.simulator.round_again import Verdict
-from gavel.simulator.what_if import Change, Effects, JobOutcome, Live, Outcome, Question, effects, live_of
+from gavel.simulator.what_if import Change, Effects, JobOutcome, Outcome, Question, effects
 from gavel.types import Identity
 
 Q = TypeVar("Q")

@@ -14,7 +14,6 @@ from gavel.autopilot.features import COUNT, features
 from gavel.autopilot.futures import Arrival
 from gavel.autopilot.goals import Goal, costs
 from gavel.autopilot.pilot import Flight, Pilot
-from gavel.mechanism.planning.problem import ClusterColumns
 from gavel.policies.inline import InlineRunner
 from gavel.simulator.lean import LeanWorld
 from gavel.simulator.outcome import SimulationOutcome
@@ -99,7 +98,6 @@ class _Epochs:
     def __init__(self, case: Case, goal: Goal, selector: Selector) -> None:
         self._case, self._goal, self._selector = case, goal, selector
         self._jobs, self._scenario = case.trace(), case.scenario()
-        self._columns = ClusterColumns.of(self._scenario.cluster)
         self.world = _world(case, case.candidates[0], self._jobs)
         self._due_s, self._arm, self.switches = -np.inf, 0, 0
         self._before: tuple[WorldState, np.ndarray] | None = None
@@ -129,8 +127,7 @@ class _Epochs:
         course = course_of(
             self.world.result().rows,
             state.active,
-            capacity_workers=self._columns.capacity_workers,
-            price_usd_per_hour=self._columns.price_usd_per_hour,
+            self._scenario,
             from_s=before.at_s,
             until_s=state.at_s,
             spent=before.active,

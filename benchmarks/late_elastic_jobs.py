@@ -123,7 +123,7 @@ def _scenario(policy: str) -> Scenario:
         cluster=cluster_of(CLUSTER),
         throughput=speeds,
         settings=Settings(policy=policy, round_duration_s=ROUND_S),
-        needs_driver=True,
+        is_elastic=True,
         switch_cost_s={"": START_S},
     )
 

@@ -7,7 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gavel.mechanism.cluster.placement import Layout
+from gavel.mechanism.planning.problem import ClusterColumns
 from gavel.simulator.active import Active, ActiveState
+from gavel.simulator.chosen_sizes import ChosenSizes
+from gavel.simulator.outcome import Scenario
 from gavel.simulator.report import JobResult
 from gavel.types import FloatArray, IntArray
 
@@ -115,20 +119,19 @@ class Numbers:
 def course_of(
     rows: Iterable[JobResult],
     left: ActiveState,
+    scenario: Scenario,
     *,
-    capacity_workers: IntArray,
-    price_usd_per_hour: FloatArray,
     from_s: float,
     until_s: float,
     spent: ActiveState | None = None,
 ) -> Course:
     """Return the course of the jobs that ended (`rows`) and of those that are `left` at `until_s`.
 
-    What jobs had cost before, as `spent` has it, is taken off. Capacity and prices are (m,), by accelerator type.
+    What jobs had cost before, as `spent` has it, is taken off.
     """
-    numbers = Numbers()
+    numbers, price_usd_per_hour = Numbers(), ClusterColumns.of(scenario.cluster).price_usd_per_hour
     ended = [_of_row(row, numbers) for row in rows if row.finished_at_s is not None and row.finished_at_s > from_s]
-    rest = _of_left(left, capacity_workers, price_usd_per_hour, numbers)
+    rest = _of_left(left, scenario, price_usd_per_hour, numbers)
     lines = sorted([*ended, *rest])
     table = np.array(lines, dtype=np.float64).reshape(len(lines), len(COLUMNS))
     columns: dict[str, Any] = dict(zip(COLUMNS, table.T, strict=True))
@@ -161,12 +164,14 @@ def _of_row(row: JobResult, numbers: Numbers) -> tuple[float, ...]:
     return int(row.id), row.submitted_at_s, end_s, ideal_s, isolated_s, deadline_at_s, row.cost_usd, *of
 
 
-def _of_left(left: ActiveState, capacity: IntArray, price: FloatArray, numbers: Numbers) -> list[tuple[float, ...]]:
+def _of_left(left: ActiveState, scenario: Scenario, price: FloatArray, numbers: Numbers) -> list[tuple[float, ...]]:
     """Return the columns of the jobs that have not ended."""
     if not left.jobs:
         return []
-    active = Active.of(left)
-    slow = active.isolated_rate(capacity)
+    active, layout = Active.of(left), Layout(scenario.cluster)
+    if scenario.is_elastic:
+        ChosenSizes(active, layout, scenario)  # their isolated share is over all sizes
+    slow = active.isolated_rate(layout.capacity)
     ideal_s = active.total_steps / active.fastest_rate
     costs = _cost_so_far(left, price)
     return [

@@ -29,6 +29,7 @@ from gavel.types import FloatArray
 from gavel.types.autopilot import CompositionScore
 
 JOBS_MAX = 25_000  # in all simulations of a decision after the first stage, so that it is in time
+ELASTIC = 5  # a simulation in which rounds choose sizes takes as long as one of so many times its jobs
 PREFERENCE = 0.01  # of the incumbent's cost, for each unit by which the logarithms of two Hedge weights differ
 
 
@@ -170,7 +171,8 @@ class _Race:
         left = int(self.is_left.sum())
         if left == 1 and not self._question.goal.has_limits:
             return 0
-        simulated = [len(course.indices) for courses in self.courses for course in courses]
+        as_long_as = ELASTIC if self._question.scenario.is_elastic else 1
+        simulated = [as_long_as * len(course.indices) for courses in self.courses for course in courses]
         each = left * max(1.0, float(np.mean(simulated)))
         return min(futures, max(0, int((JOBS_MAX - sum(simulated)) / each)))
 

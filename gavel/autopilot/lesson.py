@@ -11,7 +11,6 @@ from gavel.autopilot.features import features, ln_rate
 from gavel.autopilot.futures import Arrival, Future
 from gavel.autopilot.learning import Epoch
 from gavel.autopilot.rollout import Situation, rolled_out
-from gavel.mechanism.planning.problem import ClusterColumns
 from gavel.ports import PolicyRunner
 from gavel.simulator.active import Active, ActiveState
 from gavel.simulator.outcome import NodeOutage
@@ -66,12 +65,11 @@ def _replayed(past: Past, ends: tuple[int, ...], runner: PolicyRunner) -> dict[s
 
 
 def _real(past: Past, ends: tuple[int, ...]) -> Course:
-    columns, active = ClusterColumns.of(past.question.scenario.cluster), past.state.active
+    active = past.state.active
     return course_of(
         past.rows,
         active.ending_at([ends[index] for index in active.indices]),
-        capacity_workers=columns.capacity_workers,
-        price_usd_per_hour=columns.price_usd_per_hour,
+        past.question.scenario,
         from_s=past.question.state.at_s,
         until_s=past.state.at_s,
         spent=past.question.state.active,

@@ -19,17 +19,17 @@ from gavel.autopilot.prior import ENDED_LEAST
 from gavel.autopilot.stored import Memory, pack, pack_memory, unpack, unpack_memory
 from gavel.config import Settings
 from gavel.errors import SolveFailed
-from gavel.mechanism.cluster.feasibility import Feasibility
-from gavel.mechanism.planning.problem import rates_of
+from gavel.mechanism.planning.configurations import SizeInputs
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
 from gavel.simulator.active import Active
+from gavel.simulator.live import Live, Undecided, undecided
+from gavel.simulator.live_sizes import as_submitted, fastest_rates, of_own_kinds, size_inputs, throughputs
 from gavel.simulator.live_state import world_state
 from gavel.simulator.outcome import Scenario
 from gavel.simulator.report import JobResult, cost_usd, row_of
-from gavel.simulator.what_if import Live, Undecided, undecided
 from gavel.simulator.world_state import WorldState
-from gavel.types import Job, JobId
+from gavel.types import Job, JobId, plain_type
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting
 from workloads.traces.job import TraceJob
 
@@ -111,27 +111,31 @@ class _Moment:
 
     def __init__(self, frozen: Frozen, now: Undecided) -> None:
         self._frozen, self._now = frozen, now
-        self._feasibility = Feasibility(now.cluster)
+        sizes, jobs = size_inputs(frozen.live, now), as_submitted(frozen.live, now)
+        self._jobs = [of_own_kinds(job, sizes.of_own_kind) for job in jobs]
         rates = now.problem.throughput_steps_per_s[:, 0].max(axis=1, initial=0.0)
         self.rows = [row for row, job in enumerate(now.jobs) if rates[row] > 0 and job.total_steps is not None]
-        self.ended = self._that_ran(frozen.ended)
+        as_stated = replace(sizes, of_own_kind=lambda job: job)  # what ended is known by its kind alone
+        self.ended = self._that_ran(frozen.ended, as_stated)
+        choosing = [job for row in self.rows if (job := jobs[row]).spec.has_choice]
+        ended = [job for job, _ in self.ended.values() if job.spec.has_choice]
+        self._is_elastic = bool(choosing or ended)
+        self._fastest = fastest_rates(choosing, sizes) | fastest_rates(ended, as_stated)
+        self._by_size = throughputs(ended, as_stated) | throughputs(choosing, sizes)
 
-    def _that_ran(self, jobs: Sequence[Job]) -> dict[JobId, tuple[Job, float]]:
-        """Return the jobs that made steps, with their steps/s on the fastest type that they may use."""
+    def _that_ran(self, jobs: Sequence[Job], inputs: SizeInputs) -> dict[JobId, tuple[Job, float]]:
+        """Return the jobs that made steps, with their steps/s where they are the fastest, of all that they may use."""
         ran = [job for job in jobs if job.steps_done > 0 and job.spec.tier in self._frozen.live.tiers]
-        rates = rates_of([job.spec for job in ran], self._feasibility, self._now.estimator.estimate).max(
-            axis=1, initial=0.0
-        )
-        return {job.id: (job, rate) for job, rate in zip(ran, rates.tolist(), strict=True) if rate > 0}
+        rates = fastest_rates(ran, inputs)
+        return {job.id: (job, rates[job.id]) for job in ran if rates[job.id] > 0}
 
     def state(self, origin_s: float, place: Mapping[JobId, int]) -> WorldState:
         """Return the state by the clock that began at `origin_s`, with the place of each job in a history."""
         live, now = self._frozen.live, self._now
-        made = world_state(now.jobs, now.problem, self.rows, cluster=now.cluster, last=live.last, now_s=origin_s)
-        indices = tuple(place[job.spec.name] for job in made.active.jobs)
-        return replace(
-            made, at_s=live.now_s - origin_s, active=replace(made.active, indices=indices), jobs_seen=len(place)
-        )
+        made = world_state(self._jobs, now.problem, self.rows, cluster=now.cluster, last=live.last, now_s=origin_s)
+        jobs = tuple(replace(job, fastest_steps_per_s=self._fastest.get(job.spec.name)) for job in made.active.jobs)
+        active = replace(made.active, jobs=jobs, indices=tuple(place[job.spec.name] for job in jobs))
+        return replace(made, at_s=live.now_s - origin_s, active=active, jobs_seen=len(place))
 
     def history(self, origin_s: float, before: Sequence[Arrival] = ()) -> tuple[Arrival, ...]:
         """Return the arrivals `before` as they are by now, then all others by their submission."""
@@ -141,7 +145,8 @@ class _Moment:
 
     def _ended(self, origin_s: float) -> Iterable[Arrival]:
         for job, rate in self.ended.values():
-            yield Arrival(job=_of_history(job, origin_s), s_per_step=1 / rate, made_steps=job.steps_done)
+            of_history = replace(_of_history(job, origin_s), fastest_steps_per_s=self._fastest.get(job.id))
+            yield Arrival(job=of_history, s_per_step=1 / rate, made_steps=job.steps_done)
 
     def _active(self, origin_s: float) -> Iterable[Arrival]:
         numbered = {self._now.jobs[row].id: place for place, row in enumerate(self.rows)}
@@ -172,16 +177,18 @@ class _Moment:
         """Return what is simulated, with the rates of all kinds of jobs that are there or have ended."""
         live, now = self._frozen.live, self._now
         types = now.cluster.accelerator_types
-        kinds = {(job.spec.kind, job.spec.scale_factor): job.spec for job, _ in self.ended.values()}
-        kinds |= {(job.spec.kind, job.spec.scale_factor): job.spec for job in (now.jobs[row] for row in self.rows)}
+        jobs = [*(job for job, _ in self.ended.values()), *(self._jobs[row] for row in self.rows)]
+        kinds = {(job.spec.kind, job.spec.scale_factor): job.spec for job in jobs if not job.spec.has_choice}
         rates = {
-            (kind, size, name): each.steps_per_s
+            (kind, size, key): each.steps_per_s
             for (kind, size), spec in kinds.items()
             for name, each in zip(types, now.estimator.estimate(spec, types), strict=True)
+            for key in (name, plain_type(name))
         }
         return Scenario(
             cluster=now.cluster,
-            throughput=rates,
+            throughput=rates | self._by_size,
+            is_elastic=self._is_elastic,
             settings=live.settings.model_copy(update={"space_sharing": False}),
             tiers=tuple(live.tiers.values()),
             switch_cost_s=live.last.switch_cost_s if live.last else {},
@@ -213,11 +220,13 @@ def _past(frozen: Frozen, moment: _Moment, choices: Portfolio, memory: Memory | 
     history = moment.history(origin_s, question.history)
     place = places(history)
     since = [pair for pair in moment.ended.values() if (pair[0].finished_at_s or 0.0) > origin_s]
-    then = question.scenario
+    then, now = question.scenario, moment.scenario()
     prices = then.cluster.mean_price_usd_per_hour()
-    rates = {**moment.scenario().throughput, **then.throughput}  # of kinds that came since, too
+    rates = {**now.throughput, **then.throughput}  # of kinds that came since, too
     return Past(
-        question=replace(question, scenario=replace(then, throughput=rates)),
+        question=replace(
+            question, scenario=replace(then, throughput=rates, is_elastic=then.is_elastic or now.is_elastic)
+        ),
         in_force=in_force,
         yardstick=memory.yardstick,
         scores=before.scores,

@@ -10,7 +10,7 @@ from gavel.config import Settings
 from gavel.errors import InvalidRequest, SolveFailed
 from gavel.policies import registry
 from gavel.ports import PolicyRunner
-from gavel.simulator.what_if import Live
+from gavel.simulator.live import Live
 from gavel.types import AllocationProblem
 from gavel.types.autopilot import AutopilotSetting
 

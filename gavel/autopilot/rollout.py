@@ -49,8 +49,7 @@ def rolled_out(of: Situation, composition: Composition, future: Future, runner: 
     course = course_of(
         outcome.rows,
         left.active,
-        capacity_workers=columns.capacity_workers,
-        price_usd_per_hour=columns.price_usd_per_hour,
+        scenario,
         from_s=of.state.at_s,
         until_s=(run.now_s if left.active.jobs else outcome.tally.ended_at_s) + _left_s(left, columns),
         spent=state.active,

@@ -19,7 +19,7 @@ from gavel.types import JobSpec
 from workloads.traces.history import COPIED
 from workloads.traces.job import TraceJob
 
-SPEC = (*COPIED, "deadline_at_s")
+SPEC = (*COPIED, "plans", "plan", "deadline_at_s")
 """Fields of a job's specification that are stored."""
 KEPT = (*DECIDING, *ESTIMATING, *LOSING, "policy_dir", "solve_time_limit_s")
 
@@ -95,6 +95,7 @@ def _settings(kept: dict[str, Any]) -> Settings:
 def _bare(job: TraceJob) -> TraceJob:
     """Return the job with what a simulation reads of it."""
     kept = {name: getattr(job.spec, name) for name in SPEC}
+    kept["plans"] = tuple(replace(plan, argv=()) for plan in job.spec.plans)
     return replace(job, spec=JobSpec(argv=(), **kept))
 
 

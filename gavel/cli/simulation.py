@@ -203,9 +203,14 @@ def prepared(choices: Choices, policies: Sequence[str]) -> Prepared:
         choices=choices,
         workload=workload,
         survey=survey,
-        scenarios=tuple(replace(each, throughput=throughput, needs_driver=survey.needs_driver) for each in scenarios),
+        scenarios=tuple(
+            replace(each, throughput=throughput, needs_driver=survey.needs_driver, is_elastic=survey.is_elastic)
+            for each in scenarios
+        ),
         table=table,
     )
+    if choices.length_error and survey.is_elastic:
+        raise InvalidRequest("length-error", "cannot be simulated with elastic jobs or execution plans; leave it out")
     if choices.length_error and any(each.needs_service for each in ready.scenarios):
         raise InvalidRequest("length-error", f"cannot be simulated {WITH_THE_SERVICE}")
     return ready

@@ -20,7 +20,7 @@ from gavel.config import Settings
 from gavel.errors import GavelError
 from gavel.ports import Clock, JobFilter, Snapshot
 from gavel.simulator.asking import ask
-from gavel.simulator.what_if import live_of
+from gavel.simulator.live import live_of
 from gavel.store.sql import SqlStore
 from gavel.types import Job, JobState
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode

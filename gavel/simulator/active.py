@@ -239,12 +239,20 @@ class Active:
 
     @property
     def fastest_rate(self) -> FloatArray:
-        """Return each job's rate alone on its fastest type, (n,) steps/s."""
+        """Return each job's rate alone on its fastest type, in the best of its sizes and plans, (n,) steps/s."""
+        fastest = self._fastest_as_it_is
+        for row, job in enumerate(self.jobs):
+            if job.fastest_steps_per_s is not None:
+                fastest[row] = job.fastest_steps_per_s
+        return fastest
+
+    @property
+    def _fastest_as_it_is(self) -> FloatArray:
         return np.asarray(self.rates.max(axis=1, initial=0.0))
 
     def left_alone_s(self) -> FloatArray:
-        """Return the seconds to each job's end alone on its fastest type, (n,)."""
-        return np.asarray((self.total_steps - self.steps_done) / self.fastest_rate)
+        """Return the seconds to each job's end alone on its fastest type, in its present size and plan, (n,)."""
+        return np.asarray((self.total_steps - self.steps_done) / self._fastest_as_it_is)
 
     def cost_usd(self, price_usd_per_hour: FloatArray) -> FloatArray:
         """Return what the workers that each job has held cost, (n,), at the prices of the types (m,)."""

@@ -94,13 +94,14 @@ class ChosenSizes:
         return rates
 
     def smallest(self, job: TraceJob) -> TraceJob:
-        """Return the job in the smallest size in which it can run somewhere; in its own if there is none."""
-        variants = (replace(job, spec=each.spec) for each in variants_of(Job(id="", spec=job.spec)))
-        return next((each for each in variants if self.rates_of(each.spec).any()), job)
+        """Return the job as it arrives, with the most steps/s that it can make in any size and plan, on any type.
 
-    def fastest_rate(self, job: TraceJob) -> float:
-        """Return the most steps/s that the job makes on any type, in any size and plan."""
-        return max(float(self.rates_of(each.spec).max()) for each in variants_of(Job(id="", spec=job.spec)))
+        It has the smallest size in which it can run somewhere, its own if there is none.
+        """
+        specs = [each.spec for each in variants_of(Job(id="", spec=job.spec))]
+        fastest = [float(self.rates_of(spec).max()) for spec in specs]
+        first = next((spec for spec, rate in zip(specs, fastest, strict=True) if rate > 0), job.spec)
+        return replace(job, spec=first, fastest_steps_per_s=max(fastest))
 
     def _configurations(self) -> Configurations | None:
         """The speeds of all elastic jobs; those of each are worked out once."""

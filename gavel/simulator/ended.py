@@ -7,8 +7,8 @@ from gavel.simulator.report import JobResult
 from gavel.types import JobState
 
 
-def result_of(active: Active, row: int, at_s: float, cluster: ClusterColumns, fastest_rate: float) -> JobResult:
-    """Return the result of the job in this row, which ended at `at_s`; `fastest_rate`: the most steps/s it can make."""
+def result_of(active: Active, row: int, at_s: float, cluster: ClusterColumns) -> JobResult:
+    """Return the result of the job in this row, which ended at `at_s`."""
     job, types = active.jobs[row], cluster.accelerator_types
     rounds = zip(types, active.rounds_received[row], strict=True)
     return JobResult(
@@ -25,7 +25,7 @@ def result_of(active: Active, row: int, at_s: float, cluster: ClusterColumns, fa
         scale_factor=job.spec.scale_factor,
         submitted_at_s=job.submitted_at_s,
         finished_at_s=at_s,
-        fastest_s=job.total_steps / fastest_rate,
+        fastest_s=job.total_steps / (job.fastest_steps_per_s or float(active.rates[row].max())),
         lost_s=float(active.lost_s[row]),
         packed_s=float(active.shared_s[row].sum()),
         cost_usd=float(active.cost_usd(cluster.price_usd_per_hour)[row]),

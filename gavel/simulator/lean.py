@@ -71,8 +71,7 @@ def simulate(jobs: Iterable[TraceJob], scenario: Scenario, *, runner: PolicyRunn
 class LeanWorld:
     """One simulation. `rounds` goes from round to round and yields the plan of each.
 
-    With `resumed` it goes on from the state of another one, and `jobs` are those that arrive later. With `is_elastic`
-    rounds choose the sizes and plans of jobs, else each job keeps those that it has.
+    With `resumed` it goes on from the state of another one, and `jobs` are those that arrive later.
     """
 
     def __init__(
@@ -81,8 +80,6 @@ class LeanWorld:
         scenario: Scenario,
         runner: PolicyRunner,
         resumed: WorldState | None = None,
-        *,
-        is_elastic: bool = False,
     ) -> None:
         self._jobs = iter(jobs)
         scenario = replace(scenario, tiers=sorted(scenario.tiers, key=lambda tier: tier.name))
@@ -98,7 +95,7 @@ class LeanWorld:
         self._is_uncapped = np.array([not is_capped(name, tiers) for name in tiers], dtype=bool)
         self._rates: dict[tuple[str, int, Needs], FloatArray] = {}
         self._active = Active.of(resumed.active) if resumed else Active(len(self._types))
-        self._sizes = ChosenSizes(self._active, self._layout, scenario) if is_elastic else None
+        self._sizes = ChosenSizes(self._active, self._layout, scenario) if scenario.is_elastic else None
         self._late: tuple[tuple[int, int], ...] = ()  # (row, column) of the part, in the present round
         self._resumed = resumed
         self._next = next(self._jobs, None)
@@ -189,7 +186,9 @@ class LeanWorld:
         """Return steps/s on each type, (m,), 0 where the gang cannot run. Raise InvalidRequest if all are 0."""
         kind, size = job.spec.kind, job.spec.scale_factor
         key = (kind, size, job.spec.needs)
-        if key not in self._rates:
+        if key not in self._rates and self._sizes and job.spec.has_choice:
+            self._rates[key] = self._sizes.rates_of(job.spec)
+        elif key not in self._rates:
             rates = [self._scenario.throughput.get((kind, size, name), 0.0) for name in self._types]
             self._rates[key] = np.where(self._layout.feasibility.mask([job.spec])[0], rates, 0.0)
         if not self._rates[key].any():
@@ -367,17 +366,10 @@ class LeanWorld:
         for row, at_s in zip(rows.tolist(), finished_at_s.tolist(), strict=True):
             index = self._active.indices[row]
             if index in self._measured or not self._scenario.measure:
-                result = result_of(self._active, row, at_s, self._cluster, self._fastest_rate(row))
+                result = result_of(self._active, row, at_s, self._cluster)
                 self._rows.add(index, result)
                 self._left -= 1
         self._active.remove(rows)
-
-    def _fastest_rate(self, row: int) -> float:
-        """Return the most steps/s that the job makes on any type, in any size."""
-        job = self._active.jobs[row]
-        if self._sizes and job.spec.has_choice:
-            return self._sizes.fastest_rate(job)
-        return float(self._active.rates[row].max())
 
     @property
     def completed(self) -> int:

@@ -35,6 +35,8 @@ class Scenario:
     `switch_cost_s`: seconds that each start of a gang costs before its first step, by job kind (key `""`: all other
     kinds). `colocated`: steps/s of a gang that shares its workers with another (None: gangs never share).
 
+    `is_elastic`: some jobs have a choice of sizes or plans, which rounds make; else each job keeps those that it has.
+
     Only the whole service can simulate the rest. `needs_driver`: some jobs wait for others. A tier may have a monthly
     limit, or one of workers that stay. `is_estimated`: throughputs are hidden from the service, which has to measure
     them.
@@ -50,6 +52,7 @@ class Scenario:
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
     spread: Throughput | None = None
     colocated: PairThroughput | None = None
+    is_elastic: bool = False
     needs_driver: bool = False
     is_estimated: bool = False
     outages: Sequence[NodeOutage] = ()
@@ -58,13 +61,13 @@ class Scenario:
 
     @property
     def needs_service(self) -> bool:
-        """Return True if the lean simulation cannot run it."""
+        """Return True if the lean simulation cannot run it, or knows less of it: what restarts of elastic jobs cost."""
         has_quota = any(
             tier.accelerator_hours_per_month or tier.budget_usd_per_month or tier.non_preemptible_workers is not None
             for tier in self.tiers
         )
         is_whole = self.needs_driver or self.is_estimated or bool(self.outages) or self.settings.regions is not None
-        return is_whole or has_quota or self.settings.minimum_run_s > 0
+        return self.is_elastic or is_whole or has_quota or self.settings.minimum_run_s > 0
 
 
 @dataclass(slots=True, kw_only=True)

@@ -225,9 +225,9 @@ class LeftOut:
 class Survey:
     """What one pass over all jobs finds: how many, which are measured, their stated throughputs, what was left out.
 
-    `by_size` are the throughputs of elastic jobs and of execution plans. `needs_driver`: some wait for others, are
-    elastic, or have plans. `at_once`: the
-    measured jobs if all arrive at the same instant, else empty; if not empty, all of them are active anyway.
+    `by_size` are the throughputs of elastic jobs and of execution plans. `needs_driver`: some wait for others;
+    `is_elastic`: some are elastic, or have plans. `at_once`: the measured jobs if all arrive at the same instant, else
+    empty; if not empty, all of them are active anyway.
     """
 
     jobs: int = 0
@@ -237,13 +237,15 @@ class Survey:
     by_size: dict[tuple[str, int, str], float] = field(default_factory=dict)
     unknown_kind: str = ""
     needs_driver: bool = False
+    is_elastic: bool = False
     left_out: tuple[str, ...] = ()
 
     def see(self, job: TraceJob, *, is_measured: bool) -> None:
         """Count one more job."""
         spec = job.spec
         self.jobs += 1
-        self.needs_driver = self.needs_driver or bool(spec.after) or spec.has_choice
+        self.needs_driver = self.needs_driver or bool(spec.after)
+        self.is_elastic = self.is_elastic or spec.has_choice
         self.by_size |= job.speeds
         for name, rate in spec.throughput_steps_per_s.items():
             self.stated[spec.kind, spec.scale_factor, name] = rate

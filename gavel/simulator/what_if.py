@@ -8,33 +8,24 @@ long enough to answer in time. Jobs that do not end within the simulation get th
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from math import isfinite
 
 import numpy as np
 
-from gavel.composition import effective
-from gavel.config import Settings
 from gavel.errors import InvalidRequest, InvariantViolated, SolveFailed, first_few
-from gavel.estimator.reference_profiles import estimator_of
-from gavel.mechanism.cluster import nodes
-from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.explaining.forecast import forecast
-from gavel.mechanism.jobs.admission_holds import held
-from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.planning.caps import capped
 from gavel.mechanism.planning.invariants import check_allocation
 from gavel.mechanism.planning.planner import time_per_job
-from gavel.mechanism.planning.problem import Matrix, as_known, problem_from, schedulable
-from gavel.mechanism.planning.sharing import pair_rates
 from gavel.mechanism.planning.sizes import SizeInputs, in_their_sizes
 from gavel.policies.inline import InlineRunner
 from gavel.policies.registry import load
-from gavel.ports import ApiStore, Snapshot, ThroughputEstimate, ThroughputEstimator
 from gavel.simulator.lean import LeanWorld
-from gavel.simulator.live_sizes import of_own_kinds, size_inputs, throughputs
+from gavel.simulator.live import Live, Undecided, problem_of_round, undecided
+from gavel.simulator.live_sizes import as_submitted, of_own_kinds, size_inputs, throughputs
 from gavel.simulator.live_state import world_state
 from gavel.simulator.outcome import Scenario
 from gavel.types import (
@@ -42,15 +33,11 @@ from gavel.types import (
     Allocation,
     AllocationProblem,
     Cluster,
-    InfeasibleType,
     Job,
     JobId,
     JobSpec,
     Node,
-    NodeStatus,
-    RoundRecord,
     Tier,
-    Usage,
     Worker,
     workers_promised,
 )
@@ -59,49 +46,6 @@ NEW_JOB = "what-if"  # the id of a job that was not submitted
 WORKERS_MAX = 10_000  # that are added
 NEW_TYPE_USD_PER_HOUR = 1.0  # of a type that the cluster does not have yet
 ROUNDS_MAX = 400  # of a simulation: a longer one takes longer rounds
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Live:
-    """The state that is changed, as the scheduler would read it now. `infeasible`: where jobs are known not to fit.
-
-    `policy`: the composition in force, of the service with `settings`; empty: that of the settings.
-    `last`: the newest round; None: none was decided yet.
-    """
-
-    jobs: Sequence[Job]
-    tiers: Mapping[str, Tier]
-    cluster: Cluster
-    nodes: Mapping[str, NodeStatus]
-    usage: Mapping[tuple[str, str], Usage]
-    throughputs: Sequence[ThroughputEstimate]
-    policy: str
-    settings: Settings
-    last: RoundRecord | None
-    now_s: float
-    infeasible: Sequence[InfeasibleType] = ()
-
-    @property
-    def in_force(self) -> Settings:
-        """Return the settings by which the next round is decided."""
-        return effective(self.settings, self.policy)
-
-
-def live_of(store: ApiStore, snapshot: Snapshot, settings: Settings, now_s: float) -> Live:
-    """Return the state on which the scheduler would decide now."""
-    return Live(
-        jobs=tuple(snapshot.jobs.values()),
-        infeasible=tuple(snapshot.infeasible),
-        tiers=snapshot.tiers,
-        cluster=store.cluster(),
-        nodes=snapshot.nodes,
-        usage=snapshot.usage,
-        throughputs=store.throughputs(),
-        policy=snapshot.policy or settings.policy,
-        settings=settings,
-        last=snapshot.round_records[-1] if snapshot.round_records else None,
-        now_s=now_s,
-    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -270,45 +214,6 @@ def _outcome(live: Live, simulation_cpu_s: float) -> Outcome:
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Undecided:
-    """The jobs, cluster and problem of a round that would begin now, and the estimates behind it.
-
-    Elastic jobs have the sizes and plans in force.
-    """
-
-    jobs: Sequence[Job]
-    cluster: Cluster
-    problem: AllocationProblem
-    estimator: ThroughputEstimator
-
-
-def undecided(live: Live) -> Undecided:
-    """Return what the scheduler would decide on in a round that began now."""
-    holds = held(live.jobs, tiers=live.tiers, usage=live.usage, now_s=live.now_s)
-    estimator = estimator_of(live.throughputs)
-    wanting = [job for job in schedulable(live.jobs, live.now_s) if job.id not in holds]
-    jobs = [as_known(job, estimator) for job in ruled_out(wanting, live.infeasible)]
-    cluster = nodes.usable(live.cluster, live.nodes)
-    problem = _problem(live, jobs, cluster, estimator, estimator.matrix)
-    return Undecided(jobs=jobs, cluster=cluster, problem=problem, estimator=estimator)
-
-
-def _problem(
-    live: Live, jobs: Sequence[Job], cluster: Cluster, estimator: ThroughputEstimator, matrix: Matrix
-) -> AllocationProblem:
-    return problem_from(
-        jobs,
-        feasibility=Feasibility(cluster),
-        tiers=live.tiers,
-        matrix=matrix,
-        now_s=live.now_s,
-        round_duration_s=live.in_force.round_duration_s,
-        pair_rates=pair_rates(jobs, cluster, estimator, live.in_force),
-        warm_start=live.last.allocation.warm_start if live.last else {},
-    )
-
-
 def _decided(live: Live) -> _Decided:
     """Return the problem and allocation that the scheduler would have in a round that began now."""
     now, settings = undecided(live), live.in_force
@@ -326,24 +231,10 @@ def _in_chosen_sizes(live: Live, now: Undecided) -> tuple[SizeInputs | None, All
     """What sizes are chosen from, and the problem in which jobs have those; None if no job has a choice."""
     if not any(job.spec.has_choice for job in now.jobs):
         return None, now.problem
-    inputs = size_inputs(
-        {job.id: job for job in live.jobs},
-        cluster=now.cluster,
-        estimator=now.estimator,
-        infeasible=live.infeasible,
-        last=live.last,
-        round_duration_s=live.in_force.round_duration_s,
-        now_s=live.now_s,
-    )
-    made = in_their_sizes(_as_submitted(live, now), inputs)
-    problem = _problem(live, made.jobs, now.cluster, now.estimator, made.with_plans(now.estimator.matrix))
+    inputs = size_inputs(live, now)
+    made = in_their_sizes(as_submitted(live, now), inputs)
+    problem = problem_of_round(live, made.jobs, now.cluster, now.estimator, made.with_plans(now.estimator.matrix))
     return inputs, replace(problem, configurations=made.configurations)
-
-
-def _as_submitted(live: Live, now: Undecided) -> list[Job]:
-    """The jobs, those with a choice without what applies to their present size alone."""
-    submitted = {job.id: job for job in live.jobs}
-    return [submitted[job.id] if job.spec.has_choice else job for job in now.jobs]
 
 
 def workers_of_tiers(problem: AllocationProblem, allocation: Allocation) -> dict[str, dict[AcceleratorType, float]]:
@@ -368,8 +259,9 @@ def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) 
     longest_s = max(float(left_s[row]) for row in rows)
     jobs, speeds = now.jobs, dict[tuple[str, int, AcceleratorType], float]()
     if sizes:
-        jobs = [of_own_kinds(job, sizes.of_own_kind) for job in _as_submitted(live, now)]
-        speeds = throughputs([job for job in jobs if job.spec.has_choice], sizes)
+        submitted = as_submitted(live, now)
+        jobs = [of_own_kinds(job, sizes.of_own_kind) for job in submitted]
+        speeds = throughputs([job for job in submitted if job.spec.has_choice], sizes)
     scenario = Scenario(
         cluster=now.cluster,
         throughput=speeds,  # of jobs with a choice; the others have their rates, and none arrives
@@ -381,9 +273,10 @@ def _simulated(live: Live, decided: _Decided, left_s: np.ndarray, cpu_s: float) 
         ),
         tiers=tuple(live.tiers.values()),
         switch_cost_s=live.last.switch_cost_s if live.last else {},
+        is_elastic=sizes is not None,
     )
     state = world_state(jobs, now.problem, rows, cluster=now.cluster, last=live.last, now_s=live.now_s)
-    world = LeanWorld([], scenario, decided.runner, state, is_elastic=sizes is not None)
+    world = LeanWorld([], scenario, decided.runner, state)
     give_up_at_s = time.process_time() + cpu_s
     with suppress(InvariantViolated):  # no gang can run any more: keep the ends until then
         for _ in world.rounds():

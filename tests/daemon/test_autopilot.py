@@ -4,7 +4,9 @@ import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,12 +17,13 @@ from gavel.clock import ManualClock
 from gavel.config import Settings
 from gavel.daemon import autopilot
 from gavel.daemon.autopilot import FAILED_MOST, Autopilot
-from gavel.ports import Changes
-from gavel.simulator.what_if import live_of
+from gavel.ports import Changes, ThroughputEstimate, ThroughputSource
+from gavel.simulator.live import live_of
 from gavel.store.sql import SqlStore
 from gavel.types import JobState, Operation
 from gavel.types.autopilot import AutopilotDecision, AutopilotMode, AutopilotSetting
 from gavel.types.copying import changed
+from gavel.types.execution_plans import ExecutionPlan
 from tests.builders import a_cluster, a_spec
 
 RATES = {"fast": 10.0, "slow": 5.0}
@@ -150,12 +153,13 @@ def test_a_decision_is_made_once_and_then_after_an_epoch(
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("new", [{"throughput_steps_per_s": RATES}, {"sizes": (1, 2), "global_batch": 64}], ids=str)
 def test_an_epoch_in_which_jobs_of_new_kinds_came_is_replayed(
-    store: SqlStore, settings: Settings, clock: ManualClock
+    store: SqlStore, settings: Settings, clock: ManualClock, new: dict[str, Any]
 ) -> None:
     pilot = Autopilot(store, settings, clock)
     pilot.look()
-    spec = a_spec(kind="ann/new", tier="default", throughput_steps_per_s=RATES)
+    spec = a_spec(kind="ann/new", tier="default", **new)
     store.submit(spec, key=None, body_hash="", now_s=clock.now_s() + 30.0)
     clock.advance(61.0)
     pilot.look()
@@ -267,3 +271,43 @@ def test_stopping_ends_the_process_at_once(
     began_s = time.monotonic()
     pilot.look()
     assert time.monotonic() - began_s < 60 and not store.autopilot.decisions()
+
+
+def test_elastic_jobs_are_simulated_in_all_their_sizes_and_plans(
+    store: SqlStore, settings: Settings, clock: ManualClock
+) -> None:
+    """A job with sizes, one with plans as well, and one that has ended: all are there with their speeds."""
+    sizes = {"sizes": (1, 2), "global_batch": 64, "scale_factor": 1, "tier": "default"}
+    plans = tuple(ExecutionPlan(name=f"way={way}", kind=f"ann/x[way={way}]", sizes=(1, 2)) for way in (1, 2))
+    store.submit(a_spec(kind="ann/y", **sizes), key=None, body_hash="", now_s=clock.now_s())
+    under = {"plans": plans, "plan": "way=1", "kind": "ann/x[way=1]"}
+    store.submit(a_spec(**sizes | under), key=None, body_hash="", now_s=clock.now_s())
+    asked = frozen(store, settings, clock)
+    kinds = ("ann/y", *(plan.kind for plan in plans))
+    measured = tuple(measured_speed(kind, size, 3.0 * size) for kind in kinds for size in (1, 2))
+    (elastic,) = (job for job in asked.live.jobs if job.spec.kind == "ann/y")
+    done = changed(elastic, id="ended", state=JobState.COMPLETED, steps_done=100, finished_at_s=clock.now_s())
+    live = replace(asked.live, throughputs=measured, cluster=a_cluster(fast=2, slow=1))
+    asked = replace(asked, live=live, ended=(done,))
+    thought = think(asked)
+    question = unpack(thought.question)
+    rates = question.scenario.throughput
+    assert question.scenario.is_elastic and not thought.decision.failure
+    assert [rates[kind, 2, "fast"] for kind in kinds] == [pytest.approx(6.0)] * 3
+    choosing = [job for job in question.state.active.jobs if job.spec.has_choice]
+    assert [len(job.spec.plans) for job in choosing] == [0, 2]
+    assert [job.fastest_steps_per_s for job in choosing] == [pytest.approx(6.0)] * 2
+    (ended,) = (each for each in question.history if each.made_steps)
+    assert (ended.job.spec.sizes, ended.s_per_step) == ((1, 2), pytest.approx(1 / 6.0))
+
+
+def measured_speed(kind: str, size: int, steps_per_s: float) -> ThroughputEstimate:
+    return ThroughputEstimate(
+        kind=kind,
+        scale_factor=size,
+        accelerator_type="fast",
+        steps_per_s=steps_per_s,
+        relative_error=0.01,
+        source=ThroughputSource.MEASURED,
+        measurements=9,
+    )

@@ -1,6 +1,6 @@
 """The live state of a virtual cluster under the production driver."""
 
-from gavel.simulator.what_if import Live
+from gavel.simulator.live import Live
 from tests.mechanism.world import World
 
 

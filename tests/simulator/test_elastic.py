@@ -43,7 +43,7 @@ def ran(text: str) -> SimulationOutcome:
         cluster=cluster_of("v100:8,k80:8"),
         throughput=rates(seen, TABLE),
         settings=settings,
-        needs_driver=seen.needs_driver,
+        is_elastic=seen.is_elastic,
         switch_cost_s={"": 10.0},
     )
     assert scenario.needs_service is text.endswith("elastic=true")
@@ -112,7 +112,7 @@ def test_an_exported_job_has_its_speeds_by_size_and_begins_with_the_smallest(tmp
     (back,) = traced(path)
     assert (back.spec.sizes, back.spec.scale_factor, back.steps_per_s) == ((1, 2, 4), 1, by_size)
     seen = survey(Workload(text=str(path)), None)
-    assert seen.needs_driver and (back.spec.kind, 4, "v100") not in rates(seen, None)
+    assert seen.is_elastic and (back.spec.kind, 4, "v100") not in rates(seen, None)
 
 
 WAYS = (
@@ -143,7 +143,7 @@ def test_execution_plans_are_written_and_read_again_with_their_speeds(tmp_path: 
     assert (back.plan_steps_per_s, back.speeds) == (SPEED_OF_WAYS, job.speeds)
     assert "".join(lines_of([back], Surroundings())) == path.read_text()
     seen = survey(Workload(text=str(path)), None)
-    assert seen.needs_driver and rates(seen, None) == job.speeds
+    assert seen.is_elastic and rates(seen, None) == job.speeds
 
 
 def test_a_plan_without_a_size_is_refused_with_its_line(tmp_path: Path) -> None:
@@ -160,7 +160,7 @@ def test_a_simulation_chooses_among_plans_as_the_service_does(workers: int, plan
     spec = replace(job.spec, plans=(WAYS[0], replace(WAYS[1], accelerator_memory_bytes=0)))
     settings = Settings(policy="max_min_fairness", round_duration_s=10.0)
     cluster = cluster_of(f"v100:{workers}")
-    scenario = Scenario(cluster=cluster, throughput=job.speeds, settings=settings, needs_driver=True)
+    scenario = Scenario(cluster=cluster, throughput=job.speeds, settings=settings, is_elastic=True)
     world = DrivenWorld([replace(job, spec=spec)], scenario, InlineRunner())
     for _ in world.rounds():
         pass

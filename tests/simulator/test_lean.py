@@ -72,7 +72,8 @@ def rounds_of_driver(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Pla
 
 
 def rounds_of_lean(jobs: list[TraceJob], scenario: Scenario) -> tuple[list[Plan], dict[str, float | None]]:
-    world = LeanWorld(jobs, scenario, RUNNER, is_elastic=any(job.spec.has_choice for job in jobs))
+    is_elastic = any(job.spec.has_choice for job in jobs)
+    world = LeanWorld(jobs, replace(scenario, is_elastic=is_elastic), RUNNER)
     plans = [(plan[0], {f"job-{index}": gang for index, gang in world.named(plan).items()}) for plan in world.rounds()]
     result = world.result()
     assert result.tally.failed_solves == 0  # else fallbacks were compared, and not what the policy answers

@@ -2,8 +2,8 @@
 
 import pytest
 
+from gavel.simulator.live import Live, undecided
 from gavel.simulator.live_state import world_state
-from gavel.simulator.what_if import Live, undecided
 from gavel.types import Cluster
 from tests.mechanism.world import World
 from tests.simulator.live import live_state_of

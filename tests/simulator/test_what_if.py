@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from gavel.config import Settings
 from gavel.errors import InvalidRequest
-from gavel.simulator.what_if import AddedNodes, Change, Effects, Live, Outcome, Question, effects
+from gavel.simulator.live import Live
+from gavel.simulator.what_if import AddedNodes, Change, Effects, Outcome, Question, effects
 from gavel.types import Job, JobState, NodeState, NodeStatus, Tier
 from tests.builders import a_cluster, a_job, a_spec
 from tests.mechanism.world import World

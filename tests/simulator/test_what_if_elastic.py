@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from gavel.ports import ThroughputEstimate, ThroughputSource
-from gavel.simulator.what_if import AddedNodes, Live
+from gavel.simulator.live import Live
+from gavel.simulator.what_if import AddedNodes
 from gavel.types import InfeasibleType, Job, JobState
 from gavel.types.execution_plans import ExecutionPlan
 from tests.builders import a_cluster, a_job

@@ -16,6 +16,7 @@ class TraceJob:
     job has (`spec.total_steps` None), its program says `program_steps` when it starts. A job with `ends_at_step` ends
     there, whatever its submission and its program say. `steps_per_s` are the speeds of an elastic job by size and type;
     it never has a size without one. `plan_steps_per_s` are those of a job with execution plans, by plan, size and type.
+    `fastest_steps_per_s` is its speed alone where it is the fastest, of all types, sizes and plans, if it has a choice.
     """
 
     submitted_at_s: float
@@ -25,6 +26,7 @@ class TraceJob:
     ends_at_step: int | None = None
     steps_per_s: Mapping[int, Mapping[AcceleratorType, float]] = field(default_factory=dict)
     plan_steps_per_s: Mapping[str, Mapping[int, Mapping[AcceleratorType, float]]] = field(default_factory=dict)
+    fastest_steps_per_s: float | None = None
 
     @property
     def speeds(self) -> dict[tuple[str, int, AcceleratorType], float]:
