@@ -231,28 +231,40 @@ def rows(data: Path, quick: bool, only_stream: str = "", only_run: str = "") -> 
     Of `only_stream` and `only_run`, if they are named.
     """
     print(f"Quality: rounds of {ROUND_S:g} s, otherwise the service's defaults")
+    chosen = [each for each in STREAMS if only_stream in ("", each.name)]
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        for stream in (each for each in STREAMS if only_stream in ("", each.name)):
-            measure = stream.quick if quick else stream.measure
-            if measure is None:
-                print(f"left out of the quick form: {stream.name}", file=sys.stderr)
-                continue
-            only = HEADLINES if quick else stream.only
-            listed = [each for each in runs(stream.has_users) if not only or each.name in only]
-            wanted = [each for each in listed if only_run in ("", each.name)]
+        asked = [_asked(pool, data, each, is_quick=quick, only_run=only_run) for each in chosen]
+        for stream, (wanted, qualities) in zip(chosen, asked, strict=True):
             if not wanted:
                 continue
-            qualities = pool.map(partial(quality, data, stream, measure), wanted)
             quality_of = {each.name: of for each, of in zip(wanted, qualities, strict=True)}
-            title = title_of(stream, measure, alone_h=next(iter(quality_of.values())).alone_h)
+            measure = stream.quick if quick else stream.measure
+            title = title_of(stream, measure or (0, 0), alone_h=next(iter(quality_of.values())).alone_h)
             lines = lines_of(wanted, quality_of)
             show(title, lines)
             section = f"{stream.name} (quick)" if quick else stream.name
             if only_run:
-                evaluation_page.merge(section, lines, [each.name for each in listed])
+                evaluation_page.merge(section, lines, [each.name for each in _listed(stream, is_quick=quick)])
             else:
                 evaluation_page.write(section, title, lines)
             yield from figures_of(stream, quality_of, {} if quick else stream.at_most_h)
+
+
+def _listed(stream: Stream, *, is_quick: bool) -> list[Run]:
+    only = HEADLINES if is_quick else stream.only
+    return [each for each in runs(stream.has_users) if not only or each.name in only]
+
+
+def _asked(
+    pool: ProcessPoolExecutor, data: Path, stream: Stream, *, is_quick: bool, only_run: str
+) -> tuple[list[Run], Iterator[Quality]]:
+    """The runs of a stream that are wanted, and what comes of them: those of all streams wait in one queue."""
+    measure = stream.quick if is_quick else stream.measure
+    if measure is None:
+        print(f"left out of the quick form: {stream.name}", file=sys.stderr)
+        return [], iter(())
+    wanted = [each for each in _listed(stream, is_quick=is_quick) if only_run in ("", each.name)]
+    return wanted, pool.map(partial(quality, data, stream, measure), wanted)
 
 
 def quality(data: Path, stream: Stream, measure: tuple[int, int], each: Run) -> Quality:
