@@ -20,6 +20,15 @@ def test_it_replaces_as_the_library_does(values: dict[str, int]) -> None:
     assert a_job(generation=3, received_s={"fast": 1.5}, steps_done=7, checkpoint="3-7") == JOB
 
 
+@given(st.dictionaries(st.sampled_from([each.name for each in fields(JobSpec)]), st.integers()))
+def test_it_replaces_fields_of_a_record_with_slots_too(values: dict[str, int]) -> None:
+    spec = a_spec(sizes=(1, 2), global_batch=64, env={"A": "1"})
+    assert changed(spec, **values) == replace(spec, **values)  # type: ignore[arg-type]
+    assert spec == a_spec(sizes=(1, 2), global_batch=64, env={"A": "1"})
+    with pytest.raises(AttributeError):
+        changed(spec, nothing=1)
+
+
 def test_a_copy_is_frozen_and_has_no_other_fields() -> None:
     copy = changed(JOB, generation=4)
     assert copy == replace(JOB, generation=4)

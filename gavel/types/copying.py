@@ -8,17 +8,21 @@ Record = TypeVar("Record")
 
 
 def changed(record: Record, **values: object) -> Record:
-    """Return a copy of a frozen dataclass without slots, in which the fields named have other values.
+    """Return a copy of a frozen dataclass, in which the fields named have other values.
 
-    As `dataclasses.replace`, in a tenth of the time: the fields are copied at once, without a call of `__init__`. Only
-    for records without `__post_init__`; raises AttributeError for a field that the record does not have.
+    As `dataclasses.replace`, in a tenth of the time: the fields are copied without a call of `__init__`. Only for
+    records without `__post_init__`; raises AttributeError for a field that the record does not have.
     """
     kind: Any = type(record)
     if not defaults_of(kind).keys() >= values.keys():
         unknown = ", ".join(sorted(values.keys() - defaults_of(kind).keys()))
         raise AttributeError(f"{kind.__name__} has no field {unknown}")
     copy: Record = object.__new__(kind)
-    object.__setattr__(copy, "__dict__", {**record.__dict__, **values})
+    if hasattr(record, "__dict__"):
+        object.__setattr__(copy, "__dict__", {**record.__dict__, **values})
+        return copy
+    for name in defaults_of(kind):
+        object.__setattr__(copy, name, values[name] if name in values else getattr(record, name))
     return copy
 
 

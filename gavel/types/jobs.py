@@ -1,11 +1,12 @@
 """Jobs: what users asked for, and the progress."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gavel.types.checkpoints import WrittenCheckpoint
 from gavel.types.cluster import AcceleratorType
+from gavel.types.copying import changed
 from gavel.types.execution_plans import ExecutionPlan
 from gavel.types.needs import NO_NEEDS, Needs, needs_of
 from gavel.types.occasions import Occasion
@@ -199,7 +200,7 @@ def in_size(spec: JobSpec, size: int | None) -> JobSpec:
     """Return the specification with the size in force; the same object for a rigid job, and if nothing changes."""
     if size is None or not spec.is_elastic or size == spec.scale_factor:
         return spec
-    return replace(spec, scale_factor=size)
+    return changed(spec, scale_factor=size)
 
 
 def in_plan(spec: JobSpec, plan: str) -> JobSpec:
@@ -208,12 +209,12 @@ def in_plan(spec: JobSpec, plan: str) -> JobSpec:
     "" is the plan of a job that has had no gang yet.
     """
     wanted = next((each for each in spec.plans if each.name == plan), None)
-    return spec if wanted is None or plan == spec.plan else replace(spec, plan=plan, kind=wanted.kind)
+    return spec if wanted is None or plan == spec.plan else changed(spec, plan=plan, kind=wanted.kind)
 
 
 def in_region(spec: JobSpec, region: str) -> JobSpec:
     """Return the specification with the region where the job runs now; the same object if nothing changes."""
-    return spec if region == spec.home else replace(spec, home=region)
+    return spec if region == spec.home else changed(spec, home=region)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
