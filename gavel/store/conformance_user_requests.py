@@ -46,6 +46,20 @@ def a_pause_can_be_taken_back(store: SimulationStore) -> None:
         store.request_pause(job.id, is_paused=True, now_s=5.0)
 
 
+def a_request_that_was_read_between_a_look_and_its_commit_stays(store: SimulationStore) -> None:
+    """The scheduler looks, users ask for a pause, a cancel, an edit, another part looks, and the scheduler commits."""
+    ids = [_submit(store).id for _ in range(3)]
+    view = store.snapshot()
+    store.request_pause(ids[0], is_paused=True, now_s=2.0)
+    store.request_cancel(ids[1], now_s=2.0)
+    store.edit_job(ids[2], JobEdit(weight=2.5), expected_version=None, now_s=2.0)
+    store.snapshot()
+    store.commit(view.version, Changes(jobs=tuple(replace(view.jobs[each], steps_done=7) for each in ids)))
+    paused, cancelled, edited = (store.snapshot().jobs[each] for each in ids)
+    assert paused.pause_requested and cancelled.cancel_requested and edited.spec.weight == 2.5
+    assert (paused, cancelled, edited) == tuple(store.job(each) for each in ids)
+
+
 def a_user_changes_weight_priority_and_labels(store: SimulationStore) -> None:
     """Only of the version that was read; the scheduler's next commit keeps the change."""
     job = _submit(store, labels={"team": "vision"})
@@ -118,6 +132,7 @@ def a_tier_has_no_more_unfinished_jobs_than_it_may(store: SimulationStore) -> No
 CHECKS: tuple[Callable[[SimulationStore], None], ...] = (
     a_job_waits_for_those_that_have_not_completed,
     a_pause_can_be_taken_back,
+    a_request_that_was_read_between_a_look_and_its_commit_stays,
     a_user_changes_weight_priority_and_labels,
     the_audit_log_tells_who_decided_what,
     usage_adds_up_by_tier_and_month,

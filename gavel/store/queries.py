@@ -294,10 +294,14 @@ def _with_rows(
 def _as_written(row: Row[Any], before: Job | None, written: tuple[str, Job] | None) -> Job | None:
     """Return the job in a row without decoding it, if this process alone has written the row since `before`.
 
-    Every write of a job counts its version. A specification that is another one than before is read.
+    Every write of a job counts its version. A specification that is another one than before is read. Requests of users
+    are as the row has them: `before` may have been read after the view that the scheduler decided on.
     """
     if before is None or written is None:
         return None
     progress, job = written
     is_own = row.version == before.version + 1 and row.progress == progress and job.spec is before.spec
-    return without_defaults(changed(job, version=row.version)) if is_own else None
+    if not is_own:
+        return None
+    requests = {"cancel_requested": row.cancel_requested, "pause_requested": row.pause_requested}
+    return without_defaults(changed(job, version=row.version, **requests))
