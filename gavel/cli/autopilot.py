@@ -99,7 +99,7 @@ def _base(ready: Prepared, wanted: Goals) -> tuple[Scenario, tuple[Composition, 
     """Return the scenario that all runs have but for their compositions, and those, each once."""
     base = ready.scenarios[0]
     drains = [each for each in base.outages if each.is_drain]
-    if replace(base, outages=drains, is_elastic=False).needs_service:
+    if replace(base, outages=drains).is_beyond_lean:
         raise InvalidRequest("autopilot", f"cannot be simulated {BUT_OUTAGES}")
     texts = wanted.candidates or (base.settings.policy, *CANDIDATES, *with_objectives(base.tiers))
     candidates = tuple(dict.fromkeys(composition.read(text, base.settings) for text in texts))

@@ -59,8 +59,6 @@ def search_priority(  # noqa: PLR0913  one option per thing to choose
 
 def _history(options: dict[str, Any]) -> tuple[Any, ...]:
     """Return the jobs, the scenario and a runner, as `gavel simulate` would have them."""
-    from dataclasses import replace
-
     from gavel.cli.connection import settings
     from gavel.cli.simulation import WITH_THE_SERVICE, prepared, runner_of, with_defaults
     from gavel.errors import InvalidRequest
@@ -69,7 +67,7 @@ def _history(options: dict[str, Any]) -> tuple[Any, ...]:
     names = ("trace", "cluster", "throughputs", "round_s", "length_error", "seed", "form", "lenient")
     ready = prepared(with_defaults({name: options[name] for name in names}), (settings().policy,))
     scenario = ready.scenarios[0]
-    if replace(scenario, is_elastic=False).needs_service:
+    if scenario.is_beyond_lean:
         raise InvalidRequest("trace", f"cannot be searched {WITH_THE_SERVICE}")
     jobs = list(ready.workload.jobs())
     first, last = range_of(options["measure"]) if options["measure"] else (0, len(jobs))

@@ -240,19 +240,16 @@ class Active:
     @property
     def fastest_rate(self) -> FloatArray:
         """Return each job's rate alone on its fastest type, in the best of its sizes and plans, (n,) steps/s."""
-        fastest = self._fastest_as_it_is
-        for row, job in enumerate(self.jobs):
-            if job.fastest_steps_per_s is not None:
-                fastest[row] = job.fastest_steps_per_s
-        return fastest
+        return np.array([self.fastest_rate_of(row) for row in range(len(self.jobs))], dtype=np.float64)
 
-    @property
-    def _fastest_as_it_is(self) -> FloatArray:
-        return np.asarray(self.rates.max(axis=1, initial=0.0))
+    def fastest_rate_of(self, row: int) -> float:
+        """Return the rate of one job, as `fastest_rate` has it, steps/s."""
+        stated = self.jobs[row].fastest_steps_per_s
+        return float(self.rates[row].max(initial=0.0)) if stated is None else stated
 
     def left_alone_s(self) -> FloatArray:
         """Return the seconds to each job's end alone on its fastest type, in its present size and plan, (n,)."""
-        return np.asarray((self.total_steps - self.steps_done) / self._fastest_as_it_is)
+        return np.asarray((self.total_steps - self.steps_done) / self.rates.max(axis=1, initial=0.0))
 
     def cost_usd(self, price_usd_per_hour: FloatArray) -> FloatArray:
         """Return what the workers that each job has held cost, (n,), at the prices of the types (m,)."""

@@ -25,7 +25,7 @@ def result_of(active: Active, row: int, at_s: float, cluster: ClusterColumns) ->
         scale_factor=job.spec.scale_factor,
         submitted_at_s=job.submitted_at_s,
         finished_at_s=at_s,
-        fastest_s=job.total_steps / (job.fastest_steps_per_s or float(active.rates[row].max())),
+        fastest_s=job.total_steps / active.fastest_rate_of(row),
         lost_s=float(active.lost_s[row]),
         packed_s=float(active.shared_s[row].sum()),
         cost_usd=float(active.cost_usd(cluster.price_usd_per_hour)[row]),

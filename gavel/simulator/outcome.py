@@ -62,12 +62,17 @@ class Scenario:
     @property
     def needs_service(self) -> bool:
         """Return True if the lean simulation cannot run it, or knows less of it: what restarts of elastic jobs cost."""
+        return self.is_elastic or self.is_beyond_lean
+
+    @property
+    def is_beyond_lean(self) -> bool:
+        """Return True if the lean simulation cannot run it."""
         has_quota = any(
             tier.accelerator_hours_per_month or tier.budget_usd_per_month or tier.non_preemptible_workers is not None
             for tier in self.tiers
         )
         is_whole = self.needs_driver or self.is_estimated or bool(self.outages) or self.settings.regions is not None
-        return self.is_elastic or is_whole or has_quota or self.settings.minimum_run_s > 0
+        return is_whole or has_quota or self.settings.minimum_run_s > 0
 
 
 @dataclass(slots=True, kw_only=True)
