@@ -39,7 +39,7 @@ from gavel.faults.solver import SimulatedRunner
 from gavel.faults.stores import ProcessStore, SharedStores, StrikingElection
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
-from gavel.ports import Changes, ThroughputEstimate
+from gavel.ports import Changes, Snapshot, ThroughputEstimate
 from gavel.types import Term, WorkerId
 
 RESTART_S = 3.0
@@ -100,6 +100,8 @@ class Surroundings:
         solver_fault: Callable[[], int | None],
         before_commit: Callable[[], None],
         committed: Callable[[int, int, Changes, int], None],
+        another_reads: Callable[[], bool],
+        looked: Callable[[Snapshot], None],
         crashes: CrashCounter,
     ) -> None:
         self.schedule, self.network, self.stores = schedule, network, stores
@@ -107,6 +109,7 @@ class Surroundings:
         self.within, self.on_node, self.run_until = within, on_node, run_until
         self.is_store_down, self.loses_answer, self.solver_fault = is_store_down, loses_answer, solver_fault
         self.before_commit, self.committed, self.crashes = before_commit, committed, crashes
+        self.another_reads, self.looked = another_reads, looked
 
 
 class ServiceProcess:
@@ -159,6 +162,8 @@ class ServiceProcess:
             committed=lambda changes, version: self._around.committed(
                 self.index, self.generation or 0, changes, version
             ),
+            another_reads=self._around.another_reads,
+            looked=self._around.looked,
         )
         self._candidate = Candidate(
             self._leadership,

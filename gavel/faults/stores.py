@@ -99,7 +99,11 @@ def _migrated() -> Path:
 
 
 class ProcessStore:
-    """A SchedulerStore. `befalls` is called before and after each commit, and may end or suspend the process there."""
+    """A SchedulerStore. `befalls` is called before and after each commit, and may end or suspend the process there.
+
+    `another_reads` says whether another part of the process, as the chores are, reads the store before this commit;
+    `looked` is told what each look has seen.
+    """
 
     def __init__(
         self,
@@ -109,19 +113,26 @@ class ProcessStore:
         befalls: Callable[[str], None],
         is_down: Callable[[], bool],
         committed: Callable[[Changes, int], None],
+        another_reads: Callable[[], bool],
+        looked: Callable[[Snapshot], None],
     ) -> None:
         self._store, self._check_leads = store, check_leads
         self._befalls, self._is_down, self._committed = befalls, is_down, committed
+        self._another_reads, self._looked = another_reads, looked
 
     def snapshot(self) -> Snapshot:
         """Return a consistent snapshot. Raises StoreUnavailable."""
         self._refuse_if_down()
-        return self._store.snapshot()
+        snapshot = self._store.snapshot()
+        self._looked(snapshot)
+        return snapshot
 
     def commit(self, expected_version: int, changes: Changes) -> int:
         """Write all changes, or none; the answer may be lost all the same."""
         self._befalls("before_commit")
         self._refuse_if_down()
+        if self._another_reads():
+            self._store.snapshot()
         self._check_leads()
         version = self._store.commit(expected_version, changes)
         self._committed(changes, version)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
+from random import Random
 from tempfile import mkdtemp
 from typing import Any
 
@@ -29,7 +30,7 @@ from gavel.faults.schedule import Schedule
 from gavel.faults.service import ServiceProcess, Surroundings
 from gavel.faults.shard import SimulatedShard
 from gavel.faults.stores import InMemory, OnFile, OpenStores, SharedStores
-from gavel.ports import Changes
+from gavel.ports import Changes, Snapshot
 from gavel.types import OperationState
 
 EVENTS_MAX = 60_000
@@ -117,6 +118,7 @@ class World:
         self._invariants = all_invariants()
         self._has_changed = False
         self._commits = 0
+        self._readers = Random(f"readers-{scenario.seed}")  # noqa: S311 - not for secrets
         self._looked_after = (-1, 0)  # commits and acknowledgements at the last look whether all has ended
         self._injection = Injection(scenario, schedule, self._network, disk)
         around = self._surroundings(folder, settings)
@@ -153,6 +155,8 @@ class World:
             solver_fault=self._injection.solver_fault,
             before_commit=self._before_commit,
             committed=self._committed,
+            another_reads=lambda: self._readers.random() < 0.5,
+            looked=self._looked,
             crashes=self._crashes,
         )
 
@@ -294,6 +298,10 @@ class World:
     def _before_commit(self) -> None:
         """Let requests be written between a scheduler's snapshot and its commit."""
         self._within(self._api_clock, self._clients.send_waiting)
+
+    def _looked(self, snapshot: Snapshot) -> None:
+        for invariant in self._invariants:
+            invariant.after_look(self._evidence, snapshot)
 
     def _committed(self, process: int, leader: int, changes: Changes, version: int) -> None:
         self._commits += 1

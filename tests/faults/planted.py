@@ -1,6 +1,6 @@
 """Bugs to plant in the production code: each takes away one rule, and the simulation has to notice."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from math import inf
@@ -26,82 +26,11 @@ from gavel.mechanism.services import decision as services_decision
 from gavel.mechanism.services import tending
 from gavel.mechanism.tick import Tick
 from gavel.policies import inline
-from gavel.ports import AuditEntry, Changes, JobEvent
-from gavel.store import memory, memory_jobs
-from gavel.store.memory import MemoryStore
-from gavel.store.memory_leadership import LeadershipInMemory
 from gavel.types import AllocationProblem, Job, Lease, OperationState
+from tests.faults import planted_in_stores  # noqa: F401  its bugs are planted, too
+from tests.faults.planting import PLANTED, SURVIVORS, instead, planted
 
-Planting = Callable[[], Any]
-PLANTED: dict[str, Planting] = {}
-SURVIVORS = {
-    "a_commit_checks_no_version": "The leadership refuses whoever else commits; `no_leader_is_refused` removes both.",
-    "a_node_obeys_a_service_that_was_followed": "Generations, fences and held slots refuse what such a service orders.",
-    "a_lease_that_is_over_is_extended": "Ranks that were signalled leave all the same; the next lease has new ones.",
-}
-"""Bugs that another rule covers: 160 seeds did not notice them."""
-
-
-def planted(make: Planting) -> Planting:
-    PLANTED[make.__name__] = make
-    return make
-
-
-def instead(owner: object, name: str, new: object) -> Any:
-    return patch.object(owner, name, new)
-
-
-# --- the store --------------------------------------------------------------------------------------------------
-
-
-@planted
-def a_commit_checks_no_version() -> Any:
-    original = MemoryStore.commit
-
-    def commit(self: MemoryStore, expected_version: int, changes: Changes) -> int:
-        return original(self, self._version, changes)
-
-    return instead(MemoryStore, "commit", commit)
-
-
-@planted
-@contextmanager
-def no_leader_is_refused() -> Iterator[None]:
-    """The generation of the leader, and the version that every commit expects, go together."""
-    with instead(LeadershipInMemory, "check", lambda self: None), a_commit_checks_no_version():
-        yield
-
-
-@planted
-def a_key_is_forgotten() -> Any:
-    original = MemoryStore.submit
-
-    def submit(self: MemoryStore, spec: Any, *, key: str | None, body_hash: str, now_s: float) -> Any:
-        return original(self, spec, key=None, body_hash=body_hash, now_s=now_s)
-
-    return instead(MemoryStore, "submit", submit)
-
-
-@planted
-def an_audit_entry_is_forgotten() -> Any:
-    def request_records(job: Job, kind: str, now_s: float, by: str, *_: object) -> tuple[JobEvent, AuditEntry]:
-        entry = AuditEntry(at_s=now_s, by=by, subject="nobody", before=None, after={}, action=kind)
-        return JobEvent(job_id=job.id, at_s=now_s, kind=kind), entry
-
-    return instead(memory_jobs, "request_records", request_records)
-
-
-@planted
-def a_cancellation_is_overwritten() -> Any:
-    """The scheduler writes the job as it read it."""
-    original = memory.changed
-
-    def changed(job: Job, **values: Any) -> Job:
-        values.pop("cancel_requested", None)
-        return original(job, **values)
-
-    return instead(memory, "changed", changed)
-
+__all__ = ["PLANTED", "SURVIVORS"]
 
 # --- the scheduler ----------------------------------------------------------------------------------------------
 

@@ -60,6 +60,7 @@ KILLED_BY = {
     "a_new_gang_does_not_wait_for_the_old_one": 3,
     "a_key_is_forgotten": 3,
     "a_cancellation_is_overwritten": 9,
+    "a_request_that_another_part_of_the_process_has_read_is_overlooked": 92,
 }
 """Seeds that notice a bug, for the small profile; the full one searches for one for each bug."""
 SEARCHED = PLANTED.keys() - SURVIVORS.keys() - NOTICED_IN.keys()

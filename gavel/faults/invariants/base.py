@@ -13,7 +13,7 @@ from gavel.faults.node import SimulatedNode
 from gavel.faults.scenario import Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.shard import SimulatedShard
-from gavel.ports import Changes
+from gavel.ports import Changes, Snapshot
 from gavel.store.samples import SimulationStore
 from gavel.types import Job, JobId
 
@@ -58,6 +58,9 @@ class Invariant:
     """Something that must hold. Each method is asked at its time, and raises Violation."""
 
     name = ""
+
+    def after_look(self, evidence: Evidence, snapshot: Snapshot) -> None:
+        """Check what a scheduler has seen of the store."""
 
     def after_commit(self, evidence: Evidence, commit: Commit) -> None:
         """Check what a scheduler has committed."""

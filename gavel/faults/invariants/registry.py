@@ -15,6 +15,7 @@ from gavel.faults.invariants.prompt_hand_over import PromptHandOver
 from gavel.faults.invariants.replicas import Replicas
 from gavel.faults.invariants.rounds import Rounds
 from gavel.faults.invariants.transitions import Transitions
+from gavel.faults.invariants.views import Views
 from gavel.faults.invariants.whole_gangs import WholeGangs
 
 
@@ -36,4 +37,5 @@ def all_invariants() -> tuple[Invariant, ...]:
         BlamelessJobs(),
         GrantedTime(),
         Replicas(),
+        Views(),
     )
