@@ -1,18 +1,26 @@
 """Ends requests that are not sent to their end in time, so that nobody holds descriptors by half a request.
 
 The head must be there in `HEAD_S`, and a body in `BODY_S` and one more second for each `BYTES_PER_S` of it that came,
-so a large upload over a slow line takes as long as it needs. Time in which the service does not read is left out.
+so a large upload over a slow line takes as long as it needs. Time in which the service does not read is left out. What
+cannot be read as HTTP at all is answered with a problem document, like every other error.
 """
 
 import asyncio
+import json
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from api.http.errors import problem
 
 HEAD_S = 20.0
 BODY_S = 20.0
 BYTES_PER_S = 500
 ANSWER = b"HTTP/1.1 408 Request Timeout\r\ncontent-type: text/plain\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
+UNREADABLE = (
+    "it is not HTTP/1.1 as this server reads it. The path with its query may have at most 65,535 bytes, and no field of"
+    " the head may hold control characters"
+)
 
 
 class TimedRequests(HttpToolsProtocol):
@@ -57,6 +65,13 @@ class TimedRequests(HttpToolsProtocol):
         self._rest()
         self._has_begun = False
         super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what the parser refuses, and close the connection."""
+        body = json.dumps(problem(400, UNREADABLE).marshal()).encode()
+        head = f"HTTP/1.1 400 Bad Request\r\ncontent-type: application/problem+json\r\ncontent-length: {len(body)}\r\n"
+        self.transport.write(f"{head}connection: close\r\n\r\n".encode() + body)
+        self.transport.close()
 
     def _wait(self, limit_s: float) -> None:
         self._until_s = self.loop.time() + limit_s

@@ -1,5 +1,6 @@
 """Requests that are sent in part: the connection ends, and nobody else notices."""
 
+import json
 import os
 import socket
 from collections.abc import Iterator
@@ -51,6 +52,18 @@ def test_so_does_half_a_head_after_a_whole_request(service: Service) -> None:
         client.sendall(HEAD + b"\r\n" + HEAD)
         received = to_the_end(client)
     assert received.startswith(b"HTTP/1.1 200") and b"HTTP/1.1 408" in received
+
+
+@pytest.mark.parametrize(
+    "head", [b"GET / HTTP/1.1\r\nHost: a\x01b\r\n\r\n", b"GET /?" + 65_536 * b"a" + b" HTTP/1.1\r\n\r\n"]
+)
+def test_what_is_not_http_is_answered_with_a_problem_that_says_what_may_be_wrong(service: Service, head: bytes) -> None:
+    with connected(service.url) as client:
+        client.sendall(head)
+        answer, _, body = to_the_end(client).partition(b"\r\n\r\n")
+    problem = json.loads(body)
+    assert answer.startswith(b"HTTP/1.1 400") and b"application/problem+json" in answer
+    assert (problem["status"], problem["type"]) == (400, "bad-request") and "65,535 bytes" in problem["detail"]
 
 
 def test_half_a_body_ends_its_connection_and_its_request(service: Service) -> None:
