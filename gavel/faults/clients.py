@@ -5,8 +5,8 @@ from dataclasses import replace
 from random import Random
 from typing import Any
 
-from gavel.errors import GavelError, StoreUnavailable
-from gavel.faults.clocks import MachineClock
+from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
+from gavel.faults.clocks import EPOCH_S, MachineClock
 from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.ledger import Ledger
 from gavel.faults.scenario import ClientRequest, Program, Request
@@ -100,7 +100,7 @@ class Clients:
     def _perform(self, request: ClientRequest) -> Callable[[], None]:
         match request.kind:
             case Request.SUBMIT:
-                return self._submit(request.target)
+                return self._submit(request)
             case Request.TIER:
                 return self._put_tier(weight=request.amount)
             case Request.BUDGET:
@@ -110,13 +110,19 @@ class Clients:
             case _:
                 return self._ask(request)
 
-    def _submit(self, job: int) -> Callable[[], None]:
-        key = f"key-{job}"
+    def _submit(self, request: ClientRequest) -> Callable[[], None]:
+        key = f"key-{request.target}"
         self._ledger.attempted.add(key)
-        program = self._programs[job]
+        program = self._programs[request.target]
         after = () if program.after is None else (self._job_id(program.after),)
-        spec = replace(spec_of(program, job), after=after)
-        given = self._store.submit(spec, key=key, body_hash=key, now_s=self._clock.wall_s())
+        spec = replace(spec_of(program, request.target), after=after)
+        if program.reserved_after_s is not None:
+            spec = replace(spec, reserved_at_s=EPOCH_S + request.at_s + program.reserved_after_s)
+        try:
+            given = self._store.submit(spec, key=key, body_hash=key, now_s=self._clock.wall_s())
+        except InvalidRequest:
+            self._ledger.attempted.discard(key)
+            raise
         return lambda: self._ledger.acknowledge_submit(key, given.job.id)
 
     def _job_id(self, job: int) -> JobId:

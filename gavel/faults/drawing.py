@@ -5,6 +5,7 @@ from dataclasses import replace
 
 from gavel.faults.scenario import (
     CRASHES,
+    ROUND_S,
     TYPES,
     Behaviour,
     ClientRequest,
@@ -22,6 +23,7 @@ QUIET_EVERY = 9  # of so many seeds one has no faults at all, and the fourth aft
 ONLY_CRASHES = 4
 MAY_CHANGE, STAY = (7, 8), (0,)  # last digits of seeds whose jobs may be elastic or have plans; may be never preempted
 SHARE = (4,)  # and of those whose jobs may share accelerators: sessions, trainings beside them, packed pairs
+RESERVE_EVERY, RESERVE = 50, 5  # one of so many seeds, the one with this rest, has reserved sessions
 DRIFTS = (0.0, 1e-3, 2e-2)  # of nodes' clocks: at most half a second over a round, as P2 supposes
 CLOCK_STEPS_S = (-3600.0, -90.0, -7.0, 7.0, 90.0, 3600.0)
 SOLVER_FAULTS = 5
@@ -61,7 +63,7 @@ def draw(seed: int) -> Scenario:
         faults_until_s=until_s,
         processes=processes,
         policy=chance.choice(POLICIES),
-        is_durable=seed % DURABLE_EVERY == 0,
+        is_durable=seed % DURABLE_EVERY == 0 or _may_reserve(seed),  # the store in memory accepts every reservation
         shares_folder=chance.random() < 0.5,
         process_rates=tuple(1.0 + chance.uniform(-1e-3, 1e-3) for _ in range(processes)),
         tiers=tiers,
@@ -108,7 +110,13 @@ def _varied(seed: int, programs: tuple[Program, ...], nodes: tuple[NodePlan, ...
         return tuple(_that_stays(chance, each) for each in programs)
     if seed % 10 in SHARE:
         return tuple(_that_shares(chance, each) for each in programs)
+    if _may_reserve(seed):
+        return tuple(_that_is_reserved(chance, each) for each in programs)
     return programs
+
+
+def _may_reserve(seed: int) -> bool:
+    return seed % RESERVE_EVERY == RESERVE
 
 
 def _most_workers(nodes: tuple[NodePlan, ...]) -> int:
@@ -139,6 +147,20 @@ def _that_stays(chance: random.Random, program: Program) -> Program:
             return replace(program, steps=0, longest_s=chance.uniform(10.0, 60.0), preemptible=False, claim=None)
         case "service":
             return replace(program, steps=0, replicas=chance.randint(1, 3), preemptible=False, claim=None, retries=0)
+        case _:
+            return program
+
+
+def _that_is_reserved(chance: random.Random, program: Program) -> Program:
+    """Return the program as a session that is reserved, as one that is not, or as a training that may hold for long."""
+    match chance.choice(("reserved", "reserved", "session", "holds", "")):
+        case "reserved":
+            session = replace(program, steps=0, longest_s=chance.uniform(15.0, 60.0), preemptible=False, claim=None)
+            return replace(session, reserved_after_s=chance.uniform(1.8, 6.0) * ROUND_S)
+        case "session":
+            return replace(program, steps=0, longest_s=chance.uniform(15.0, 90.0), preemptible=False, claim=None)
+        case "holds":
+            return replace(program, preemptible=False)
         case _:
             return program
 

@@ -11,6 +11,7 @@ SCALING = 0.8  # a gang of n workers of an elastic job is n to this power times 
 
 TYPES = ("fast", "slow")  # of accelerators
 MEMORY_BYTES = 16  # of every accelerator
+ROUND_S = 20.0
 
 
 class FaultKind(StrEnum):
@@ -78,7 +79,8 @@ class Program:
 
     Without `steps` it is an interactive session of `longest_s` seconds, or a service of `replicas`: it goes on until it
     is ended. `plans`: the names of its execution plans, and how many times as fast it is under each; 0: it fails at its
-    start. `claim`: what its user states of its speed.
+    start. `claim`: what its user states of its speed. `reserved_after_s`: a session is reserved from so long after its
+    user has asked for it the first time.
     """
 
     kind: str
@@ -98,6 +100,7 @@ class Program:
     replicas: int = 0
     accelerator_memory_bytes: int = 0  # that it states, of MEMORY_BYTES
     accelerator_share: float = 1.0  # of a session
+    reserved_after_s: float | None = None
 
     def steps_per_s(self, accelerator_type: AcceleratorType, workers: int, plan: str) -> float:
         """Return how fast a gang of so many workers is under the plan; 0: it fails at its start."""

@@ -11,6 +11,8 @@ from typing import Protocol
 
 from gavel.errors import StoreUnavailable
 from gavel.faults.crash_points import ActKind
+from gavel.faults.scenario import ROUND_S
+from gavel.mechanism.planning.reservations import Reservations
 from gavel.ports import Changes, Snapshot, ThroughputEstimate
 from gavel.store.leadership_rules import Election, LeaderRow
 from gavel.store.memory import MemoryStore
@@ -64,7 +66,8 @@ class InDatabase:
     def _store(self) -> SqlStore:
         number = len(self._opened)
         bits = Random(f"ids-{self._seed}-{number}").getrandbits  # noqa: S311 - not for secrets
-        store = SqlStore(self._url, busy_timeout_s=BUSY_TIMEOUT_S, random_bits=bits)
+        rule = Reservations(round_duration_s=ROUND_S)
+        store = SqlStore(self._url, busy_timeout_s=BUSY_TIMEOUT_S, random_bits=bits, reservation_rule=rule)
         self._opened.append(store)
         return store
 

@@ -25,7 +25,16 @@ from gavel.faults.invariants.violation import Violation
 from gavel.faults.ledger import Ledger
 from gavel.faults.network import Network
 from gavel.faults.node import SimulatedNode
-from gavel.faults.scenario import MEMORY_BYTES, TYPES, Behaviour, ClientRequest, FaultKind, Request, Scenario
+from gavel.faults.scenario import (
+    MEMORY_BYTES,
+    ROUND_S,
+    TYPES,
+    Behaviour,
+    ClientRequest,
+    FaultKind,
+    Request,
+    Scenario,
+)
 from gavel.faults.schedule import Schedule
 from gavel.faults.service import ServiceProcess, Surroundings
 from gavel.faults.shard import SimulatedShard
@@ -35,7 +44,7 @@ from gavel.types import OperationState
 
 EVENTS_MAX = 60_000
 SETTLE_S = 30.0  # after the last job has ended, until nothing of it may be left
-ROUND_S, TICK_S, IDLE_TICK_S, GRACE_S = 20.0, 2.5, 6.0, 2.0
+TICK_S, IDLE_TICK_S, GRACE_S = 2.5, 6.0, 2.0
 PAUSED_AT_MOST_S = 1.0  # into the quiet phase
 
 
@@ -227,7 +236,7 @@ class World:
         programs, faults = self.scenario.programs, self.scenario.faults
         steps_s = [fault.amount for fault in faults if fault.kind is FaultKind.CLOCK_STEP]
         set_back_s = -sum(min(0.0, step_s) for step_s in steps_s) if any(each.longest_s for each in programs) else 0.0
-        slowest_s = sum(program.slowest_s for program in programs)
+        slowest_s = sum(program.slowest_s + (program.reserved_after_s or 0.0) for program in programs)
         return 300.0 + set_back_s + 3.0 * (slowest_s + ROUND_S * len(programs))
 
     def _is_drained(self) -> bool:

@@ -134,7 +134,7 @@ def readable(what: str) -> Iterator[None]:
     """Raise StoreUnavailable if the block cannot decode a row: a damaged row must not look like an absent job."""
     try:
         yield
-    except (ValueError, TypeError, KeyError, zlib.error) as error:
+    except (ValueError, TypeError, KeyError, AttributeError, zlib.error) as error:
         raise StoreUnavailable(f"{what} cannot be read, the database is damaged: {error}") from error
 
 

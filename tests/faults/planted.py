@@ -20,6 +20,7 @@ from gavel.mechanism import driver
 from gavel.mechanism.cluster import reconcile
 from gavel.mechanism.driver import Driver
 from gavel.mechanism.jobs import infeasibility, lifecycle
+from gavel.mechanism.jobs.reservations import Calendar
 from gavel.mechanism.observing import observation
 from gavel.mechanism.planning import decision, non_preemptible
 from gavel.mechanism.services import decision as services_decision
@@ -325,3 +326,29 @@ def every_failure_is_the_programs_fault() -> Any:
 @planted
 def a_gang_that_has_ended_is_never_forgotten() -> Any:
     return instead(RayBackend, "_forget", lambda self, key: None)
+
+
+# --- reservations -----------------------------------------------------------------------------------------------
+
+
+@planted
+def a_reserved_session_gets_no_lease() -> Any:
+    def only_kept(*args: object, **_: object) -> object:
+        return args[2]
+
+    return instead(decision, "with_reserved_leases", only_kept)
+
+
+@planted
+def a_gang_may_still_be_there_when_a_reservation_begins() -> Any:
+    return instead(Calendar, "types_later", lambda self, claim: list(claim.types))
+
+
+@planted
+def a_reservation_is_accepted_without_a_look() -> Any:
+    return instead(Calendar, "types", lambda self, claim: list(claim.types))
+
+
+@planted
+def a_round_does_not_end_when_a_reservation_begins() -> Any:
+    return instead(decision, "duration_s", lambda starts_at_s, usual_s, _: usual_s)

@@ -27,6 +27,11 @@ def program(size: int = 1, seconds: float = 8.0) -> Program:
     return Program(kind="kind-0", size=size, steps=steps, rates=rates, checkpoint_every_s=6.0, claim=1.0)
 
 
+def session(reserved_after_s: float) -> Program:
+    reserved = replace(program(), steps=0, longest_s=30.0, preemptible=False, claim=None)
+    return replace(reserved, reserved_after_s=reserved_after_s)
+
+
 def scene(
     *programs: Program,
     nodes: tuple[NodePlan, ...] = ONE_NODE,
@@ -52,6 +57,13 @@ def scene(
         tiers=tiers or {},
     )
 
+
+RESERVED = replace(scene(program(seconds=90.0), session(reserved_after_s=61.5)), is_durable=True)
+"""A session is to begin soon after a round has begun."""
+RESERVED_TWICE = replace(
+    scene(program(), session(reserved_after_s=61.0), session(reserved_after_s=60.0)), is_durable=True
+)
+"""Two sessions want the only worker at the same time."""
 
 SCENES = {
     "a job": scene(program()),
@@ -100,6 +112,7 @@ SCENES = {
         asks=[(4.0, Request.BUDGET, 0, 0.001), (70.0, Request.BUDGET, 0, 100.0)],
         tiers={"gold": 1.0},
     ),
+    "a reservation": RESERVED,
 }
 FOLLOWED = replace(
     scene(
@@ -116,7 +129,6 @@ FOLLOWED = replace(
     faults_until_s=120.0,
 )
 """A node is cut off, the leader dies, and a service with a state folder of its own follows."""
-
 
 _COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the leader, requests
     "a job": (4, 11, 1, 3),
@@ -135,10 +147,11 @@ _COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the le
     "a node that is cut off": (13, 27, 1, 4),
     "a solver that fails": (7, 16, 1, 5),
     "a take-over": (8, 19, 2, 3),
-    "a leader that sleeps": (9, 17, 2, 3),
+    "a leader that sleeps": (6, 16, 2, 3),
     "a change of policy": (13, 30, 1, 7),
     "a job after another": (8, 16, 1, 5),
     "a budget that ends": (9, 29, 1, 5),
+    "a reservation": (27, 61, 1, 5),
 }
 ACTS = {
     name: dict(zip(("commit", "exchange", "leadership", "request"), counts, strict=True))
@@ -170,6 +183,9 @@ NOTICED_IN = {
             faults=(Fault(at_s=0.1, kind=FaultKind.DELAY, target=0, lasts_s=60.0, amount=30.0),),
         ),
     ),
+    "a_reserved_session_gets_no_lease": (1, RESERVED),
+    "a_round_does_not_end_when_a_reservation_begins": (1, RESERVED),
+    "a_reservation_is_accepted_without_a_look": (1, RESERVED_TWICE),
     "a_gang_starts_with_a_lease_that_is_nearly_over": (540, scenario_of(AT_THE_END_OF_A_ROUND.read_text())),
 }
 """Bugs that seeds notice rarely: the seed and the scenario that always do."""

@@ -311,6 +311,42 @@ def test_it_takes_another_type_if_its_own_is_gone() -> None:
     assert reserved.world.leases_of(reserved.id)[-1].accelerator_type == "slow"
 
 
+def test_it_gets_its_own_type_though_the_last_round_gave_those_workers_to_a_job_that_has_ended() -> None:
+    """On the other type it would be in the way of a reservation of somebody else."""
+    reserved = Reserved(cluster=a_cluster_of_nodes(n0="fast", n1="slow"), others=0)
+    last = reserved.world.submit(1, accelerator_types=("fast",))
+    reserved.world.run(lambda: reserved.world.is_done(last))
+    other = reserved.reserve(57.0, 60.0, user="cyd", accelerator_types=("slow",))
+    assert 47.0 <= reserved.until_it_starts() <= 48.0
+    assert reserved.world.leases_of(reserved.id)[-1].accelerator_type == reserved.job.spec.reserved_type == "fast"
+    reserved.id = other
+    assert 57.0 <= reserved.until_it_starts() <= 58.0
+
+
+def test_it_takes_no_other_type_that_is_reserved_for_others() -> None:
+    reserved = Reserved(cluster=a_cluster_of_nodes(n0="fast", n1="slow"), longest_s=60.0)
+    first, reserved.id = reserved.id, reserved.reserve(77.0, 20.0, user="cyd", accelerator_types=("slow",))
+    reserved.world.ask("node.cordon", "node/n0", node="n0")
+    assert 77.0 <= reserved.until_it_starts() <= 78.0
+    assert reserved.world.job(first).reason is Reason.RESERVED and not reserved.world.leases_of(first)
+
+
+def test_a_type_whose_nodes_have_all_gone_stops_no_planning_and_no_extension() -> None:
+    """A session holds the type still, and another one has reserved it."""
+    reserved = Reserved(cluster=a_cluster_of_nodes(n0="fast", n1="slow"), at_s=147.0, others=0)
+    session = reserved.world.submit(**a_session(longest_s=120.0, user="cyd", accelerator_types=("slow",)))
+    reserved.world.run(lambda: reserved.world.job(session).started_at_s is not None)
+    last = reserved.reserve(200.0, 20.0, user="dee", accelerator_types=("slow",))
+    reserved.world.backend.lose_node("n1")
+    reserved.world.backend.whole = a_cluster_of_nodes(n0="fast")
+    with pytest.raises(InvalidRequest, match="leave 0 of 0 slow"):
+        RULE.check_extension(reserved.world.job(session), 300.0, reserved.commitments)
+    reserved.id = last
+    other = reserved.world.submit(10, user="eve", preemptible=False)
+    reserved.world.run(lambda: reserved.job.state.is_terminal and reserved.world.is_done(other))
+    assert reserved.job.reason is Reason.RESERVATION_MISSED
+
+
 @pytest.mark.parametrize("by_s", [-25.0, 25.0, 3600.0])
 def test_a_clock_that_is_set_does_no_harm_beyond_a_round(by_s: float) -> None:
     reserved = Reserved(at_s=147.0, longest_s=7200.0)

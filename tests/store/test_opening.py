@@ -109,12 +109,15 @@ def test_damaged_pages_are_an_error_never_an_empty_list(database: Path, open_sto
         open_store().jobs(JobFilter())
 
 
+@pytest.mark.parametrize("damaged", ["substr({}, 5)", "'[]'", "'{{'", "'7'"])
 @pytest.mark.parametrize("column", ["spec", "progress"])
-def test_a_damaged_row_is_an_error_that_names_it(column: str, database: Path, open_store: OpenStore) -> None:
+def test_a_damaged_row_is_an_error_that_names_it(
+    column: str, damaged: str, database: Path, open_store: OpenStore
+) -> None:
     store = open_store()
     job = store.submit(a_spec(), key=None, body_hash="h", now_s=1.0).job
     with sqlite3.connect(database) as connection:
-        connection.execute(f"UPDATE jobs SET {column} = substr({column}, 5)")
+        connection.execute(f"UPDATE jobs SET {column} = {damaged.format(column)}")
     connection.close()
     for read in (store.snapshot, lambda: store.job(job.id), lambda: store.jobs(JobFilter())):
         with pytest.raises(StoreUnavailable, match=job.id):

@@ -5,7 +5,7 @@ from gavel.faults.scenario import Behaviour, FaultKind
 from gavel.types import JobState, Reason
 
 SOUND = (Behaviour.GOOD, Behaviour.FORGES)
-EXCUSES = (Reason.LOST_TOO_OFTEN,)
+EXCUSES = (Reason.LOST_TOO_OFTEN, Reason.RESERVATION_MISSED)  # I19 says when no reservation is missed
 
 
 class BlamelessJobs(Invariant):

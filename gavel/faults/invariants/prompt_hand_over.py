@@ -3,12 +3,18 @@
 from collections import Counter
 
 from gavel.backends.gang import GangKey
+from gavel.config import Settings
 from gavel.faults.invariants.base import Commit, Evidence, Invariant
 from gavel.faults.scenario import CRASHES
 from gavel.types import JobState, Lease
 
 TICKS = 3  # the old gang's end is seen, committed, and the new one is launched
 SAVE_S = 1.0
+
+
+def prompt_s(settings: Settings) -> float:
+    """Return within how many seconds a gang whose lease begins has to start."""
+    return TICKS * settings.tick_s + settings.lease_grace_s + SAVE_S
 
 
 class PromptHandOver(Invariant):
@@ -24,11 +30,10 @@ class PromptHandOver(Invariant):
         """Take note of new leases, and check those that are due."""
         if any(fault.kind not in CRASHES for fault in evidence.scenario.faults):
             return
-        now_s, settings = evidence.schedule.now_s, evidence.settings
-        prompt_s = TICKS * settings.tick_s + settings.lease_grace_s + SAVE_S
+        now_s, due_in_s = evidence.schedule.now_s, prompt_s(evidence.settings)
         if commit.leader != self._leader:
             self._leader = commit.leader
-            self._due = {key: (max(due_s, now_s + prompt_s), lease) for key, (due_s, lease) in self._due.items()}
+            self._due = {key: (max(due_s, now_s + due_in_s), lease) for key, (due_s, lease) in self._due.items()}
         started = self._started(evidence)
         self._due = {
             key: (due_s, lease)
@@ -42,7 +47,7 @@ class PromptHandOver(Invariant):
             plan = commit.changes.round.plan
             lead_s = plan.starts_at_s - commit.changes.round.problem.now_s
             self._due = {
-                key: (now_s + max(0.0, lead_s) + prompt_s, lease)
+                key: (now_s + max(0.0, lead_s) + due_in_s, lease)
                 for lease in plan.leases
                 if (key := (lease.job_id, lease.generation)) not in started
             }

@@ -13,6 +13,7 @@ from gavel.faults.invariants.operations import Operations
 from gavel.faults.invariants.progress import Progress
 from gavel.faults.invariants.prompt_hand_over import PromptHandOver
 from gavel.faults.invariants.replicas import Replicas
+from gavel.faults.invariants.reservations import Reservations
 from gavel.faults.invariants.rounds import Rounds
 from gavel.faults.invariants.transitions import Transitions
 from gavel.faults.invariants.views import Views
@@ -38,4 +39,5 @@ def all_invariants() -> tuple[Invariant, ...]:
         GrantedTime(),
         Replicas(),
         Views(),
+        Reservations(),
     )

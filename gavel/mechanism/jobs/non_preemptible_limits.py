@@ -6,7 +6,7 @@ guaranteed, also for tiers that have no jobs now.
 """
 
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 
 from gavel.types import AcceleratorType, JobSpec, Tier, chain_of
@@ -18,7 +18,7 @@ class Room:
     """What is left for such gangs. `take` counts one that holds workers, or may on each of several types."""
 
     def __init__(self, tiers: Mapping[str, Tier], capacity_workers: Mapping[AcceleratorType, int]) -> None:
-        self._tiers, self._capacity = tiers, capacity_workers
+        self._tiers, self._capacity = tiers, Counter(capacity_workers)  # none of a type whose nodes have all gone
         self._below: dict[str | None, list[Tier]] = {}
         for tier in tiers.values():
             parent = tier.parent if tier.parent in tiers else None

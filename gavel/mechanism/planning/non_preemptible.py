@@ -21,6 +21,7 @@ from gavel.mechanism.jobs.reservations import (
     outlasted,
     sharing,
 )
+from gavel.mechanism.planning.reserved_types import types_for
 from gavel.mechanism.tick import Tick
 from gavel.types import (
     EXCLUDED,
@@ -112,8 +113,10 @@ def limit(tick: Tick, layout: Layout, *, round_duration_s: float) -> None:
     for job in (each for each in reserved if each.id not in holding):
         room.reserve(job)
     given = holding.keys() | {job.id for job in reserved}
+    late = [job for job in tick.wanting if job.id in given and job.id not in holding]
     served = [job for job in tick.wanting if not job.spec.preemptible and job.id not in given]
-    allowed = {job.id: _within(job, room, layout) for job in sorted(served, key=order_key)}
+    allowed = {job.id: _late(tick, job, holding, layout, round_duration_s) for job in late}
+    allowed |= {job.id: _within(job, room, layout) for job in sorted(served, key=order_key)}
     refused = {job.id: room.why_not(job, layout) for job in served if allowed[job.id] is None}
     tick.held = {name: (Reason.NON_PREEMPTIBLE_LIMIT, why) for name, why in refused.items()} | dict(tick.held)
     tick.wanting = [after for job in tick.wanting if (after := allowed.get(job.id, job)) is not None]
@@ -169,12 +172,26 @@ class _NowAndLater:
 
 def _within(job: Job, room: _NowAndLater, layout: Layout) -> Job | None:
     """The job with the types that have room for it, which is taken; None if none has."""
-    spec, possible = job.spec, layout.feasibility.types_of(job.spec)
+    possible = layout.feasibility.types_of(job.spec)
     types = room.types(job, possible)
     if not types:
         return None if possible else job  # it fits nowhere, which is told otherwise
     room.take(job, types)
-    excluded = tuple(f"{EXCLUDED}{name}" for name in possible if name not in types)
+    return _only_on(job, types, possible)
+
+
+def _late(
+    tick: Tick, job: Job, holding: Mapping[JobId, set[AcceleratorType]], layout: Layout, round_duration_s: float
+) -> Job | None:
+    """A session whose reservation has begun, with the types that it may have instead; None if there are none."""
+    types = types_for(tick, job, holding, round_duration_s=round_duration_s)
+    possible = layout.feasibility.types_of(job.spec)
+    return _only_on(job, types, possible) if not set(types).isdisjoint(possible) else None
+
+
+def _only_on(job: Job, types: Collection[AcceleratorType], possible: Sequence[AcceleratorType]) -> Job:
+    """The job without those of its possible types that are not among these."""
+    spec, excluded = job.spec, tuple(f"{EXCLUDED}{name}" for name in possible if name not in types)
     return replace(job, spec=replace(spec, accelerator_types=(*spec.accelerator_types, *excluded))) if excluded else job
 
 

@@ -13,6 +13,7 @@ from gavel.mechanism.cluster.nodes import usable
 from gavel.mechanism.cluster.placement import Layout, place
 from gavel.mechanism.jobs.reservations import has_reservation, is_due, late_sentence
 from gavel.mechanism.planning.non_preemptible import used_of_kept
+from gavel.mechanism.planning.reserved_types import types_for
 from gavel.mechanism.tick import Tick
 from gavel.types import NO_NEEDS, AcceleratorType, Job, JobId, Lease, Needs, Reason, RoundPlan
 
@@ -40,8 +41,9 @@ def reserved_leases(
 ) -> tuple[Lease, ...]:
     """Return the leases of the sessions whose reservation has begun when the round starts; `kept`: who stays in it.
 
-    A session for which there are no such workers is left out. It gets workers that nobody had in `parent` if there are
-    enough, else also those of one gang, else any.
+    A session for which there are no such workers is left out. It gets workers of its reserved type: that nobody has now
+    if there are enough, else also those of one gang, else any. Only where nodes of the type are missing it gets another
+    one, if no other reservation needs its workers.
     """
     has_lease = {lease.job_id for lease in kept}
     due = [
@@ -49,14 +51,12 @@ def reserved_leases(
         for job in tick.index.non_preemptible.values()
         if job.id not in has_lease and _starts(tick, job, starts_at_s)
     ]
-    held = [(lease.worker_ids, tick.jobs[lease.job_id].spec.needs) for lease in kept]
-    leases: list[Lease] = []
+    given = [*kept]
     for job in sorted(due, key=lambda each: (each.spec.reserved_at_s or 0.0, each.submitted_at_s, each.id)):
-        lease = _lease(tick, job, parent, held, starts_at_s, ends_at_s)
+        lease = _lease(tick, job, parent, given, starts_at_s, ends_at_s)
         if lease is not None:
-            leases.append(lease)
-            held.append((lease.worker_ids, job.spec.needs))
-    return tuple(leases)
+            given.append(lease)
+    return tuple(given[len(kept) :])
 
 
 def with_reserved_leases(
@@ -97,10 +97,10 @@ def _starts(tick: Tick, job: Job, starts_at_s: float) -> bool:
 
 
 def _lease(
-    tick: Tick, job: Job, parent: RoundPlan | None, held: Sequence[Held], starts_at_s: float, ends_at_s: float
+    tick: Tick, job: Job, parent: RoundPlan | None, given: Sequence[Lease], starts_at_s: float, ends_at_s: float
 ) -> Lease | None:
     before = next((lease for lease in (parent.leases if parent else ()) if lease.job_id == job.id), None)
-    place_for = _again(tick, job, before, held) or _placed(tick, job, parent, held)
+    place_for = _again(tick, job, before, given) or _placed(tick, job, parent, given, ends_at_s - starts_at_s)
     if place_for is None:
         return None
     name, workers = place_for
@@ -118,35 +118,52 @@ def _lease(
     )
 
 
-def _again(tick: Tick, job: Job, before: Lease | None, held: Sequence[Held]) -> tuple[AcceleratorType, Workers] | None:
+def _again(
+    tick: Tick, job: Job, before: Lease | None, given: Sequence[Lease]
+) -> tuple[AcceleratorType, Workers] | None:
     """The workers that the round before gives a gang which has yet to start, if they are still there for it."""
     if before is None or before.generation <= job.generation:
         return None
-    free = {worker.id for worker in tick.usable.workers}.difference(*(workers for workers, _ in held))
+    free = {worker.id for worker in tick.usable.workers}.difference(*(lease.worker_ids for lease in given))
     return (before.accelerator_type, before.worker_ids) if free.issuperset(before.worker_ids) else None
 
 
 def _placed(
-    tick: Tick, job: Job, parent: RoundPlan | None, held: Sequence[Held]
+    tick: Tick, job: Job, parent: RoundPlan | None, given: Sequence[Lease], round_s: float
 ) -> tuple[AcceleratorType, Workers] | None:
     """Workers for the gang, of its reserved type if there are enough; None if no type has enough."""
-    taken = {worker for workers, _ in held for worker in workers}
-    others = [lease for lease in (parent.leases if parent else ()) if taken.isdisjoint(lease.worker_ids)]
-    for gone in _who_goes(others, job.spec.scale_factor):
-        busy = [(lease.worker_ids, _needs(tick, lease)) for lease in others if lease not in gone]
-        layout = _layout(tick, [*held, *busy], job.spec.needs)
-        for name in dict.fromkeys((job.spec.reserved_type, *layout.feasibility.types_of(job.spec))):
-            if workers := _workers(job, name, layout):
-                return name, workers
-    return None
+    taken = {worker for lease in given for worker in lease.worker_ids}
+    live = [lease for lease in (parent.leases if parent else ()) if lease.expires_at_s > tick.now_s]
+    others = [lease for lease in live if taken.isdisjoint(lease.worker_ids)]
+    held = {lease.job_id: (lease.accelerator_type,) for lease in given}
+    types = types_for(tick, job, held, round_duration_s=round_s)
+    places = ((name, _of_type(tick, job, name, others, given)) for name in types)
+    return next(((name, workers) for name, workers in places if workers), None)
 
 
-def _who_goes(leases: Sequence[Lease], size: int) -> Iterator[Sequence[Lease]]:
-    """Which gangs might leave: nobody; one, the one of the most similar size first; all."""
+def _of_type(
+    tick: Tick, job: Job, name: AcceleratorType, others: Sequence[Lease], given: Sequence[Lease]
+) -> Workers | None:
+    """Workers of the type for the gang, beside those that are given already; None if there are not enough."""
+    if _workers_with(tick, job, name, given) is None:
+        return None
+    staying = ([each for each in others if each not in gone] for gone in _who_goes(others, name, job.spec.scale_factor))
+    return next(filter(None, (_workers_with(tick, job, name, [*given, *each]) for each in staying)), None)
+
+
+def _who_goes(leases: Sequence[Lease], name: AcceleratorType, size: int) -> Iterator[Sequence[Lease]]:
+    """Which gangs might leave: nobody; one of the type, the one of the most similar size first; all."""
     yield ()
-    for lease in sorted(leases, key=lambda each: (len(each.worker_ids) < size, len(each.worker_ids))):
+    of_type = [lease for lease in leases if lease.accelerator_type == name]
+    for lease in sorted(of_type, key=lambda each: (len(each.worker_ids) < size, len(each.worker_ids))):
         yield [each for each in leases if each.worker_ids == lease.worker_ids]
     yield leases
+
+
+def _workers_with(tick: Tick, job: Job, name: AcceleratorType, leases: Sequence[Lease]) -> Workers | None:
+    """Workers of the type for the gang beside these leases; None if there are not enough."""
+    held = [(lease.worker_ids, _needs(tick, lease)) for lease in leases]
+    return _workers(job, name, _layout(tick, held, job.spec.needs))
 
 
 def _layout(tick: Tick, held: Sequence[Held], needs: Needs) -> Layout:

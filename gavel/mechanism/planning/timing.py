@@ -36,8 +36,11 @@ def _percentile_99(values: Collection[float]) -> float:
 
 
 def planning_instant_s(plan: RoundPlan, settings: Settings, slowest_s: float) -> float:
-    """Return when to decide the round after `plan`: before its end by the lead, or by twice `slowest_s` if longer."""
-    lead = max(settings.planning_lead_fraction * plan.duration_s, 2 * slowest_s)
+    """Return when to decide the round after `plan`: before its end by the lead, or by twice `slowest_s` if longer.
+
+    A round that is shorter than usual, as a reservation begins, has the lead of a usual one.
+    """
+    lead = max(settings.planning_lead_fraction * max(plan.duration_s, settings.round_duration_s), 2 * slowest_s)
     return plan.ends_at_s - min(lead, plan.duration_s)
 
 
