@@ -228,7 +228,7 @@ class Driver:
 
     def _plan_if_due(self, tick: Tick) -> None:
         jobs = tick.wanting
-        starts_at_s = timing.next_start_s(tick, jobs, self._settings, self._decision_times.slowest_s)
+        starts_at_s = timing.next_start_s(tick, jobs, self._decider.settings, self._decision_times.slowest_s)
         if starts_at_s is None or self.halted:
             return
         if not self._runner.warm() and not tick.index.leased:
@@ -394,5 +394,5 @@ class Driver:
         if self.halted:
             return self._due_at_s
         slowest_s = self._decision_times.slowest_s
-        planning_s = timing.next_planning_s(tick, tick.wanting, self._settings, slowest_s)
+        planning_s = timing.next_planning_s(tick, tick.wanting, self._decider.settings, slowest_s)
         return min(planning_s, timing.next_pause_end_s(tick, self._settings), self._due_at_s)

@@ -10,9 +10,10 @@ from dataclasses import replace
 from gavel.mechanism.cluster.feasibility import overfull, used_by
 from gavel.mechanism.jobs.index import is_schedulable, order_key
 from gavel.mechanism.jobs.non_preemptible_limits import Room
-from gavel.mechanism.jobs.reservations import Calendar, Claim, claim_of, has_reservation, outlasted, sharing
+from gavel.mechanism.jobs.reservations import claim_of, outlasted, sharing
+from gavel.mechanism.planning.reserved_types import claimed_later
 from gavel.mechanism.tick import Tick
-from gavel.types import AcceleratorType, Job, JobState, Lease, Needs, Reason, RoundPlan, WorkerId
+from gavel.types import Job, JobState, Lease, Needs, Reason, RoundPlan, WorkerId
 
 MAY_JOIN_THOUGH = Reason.NON_PREEMPTIBLE_LIMIT  # a limit that leaves no whole workers may leave half of some
 
@@ -104,7 +105,6 @@ def _room(tick: Tick, partner: Lease, leases: Sequence[Lease]) -> Room:
 
 def _is_in_nobodys_way(tick: Tick, job: Job, partner: Lease, leases: Sequence[Lease], round_duration_s: float) -> bool:
     """Whether no reservation needs the workers before the end of the one of the two that ends last."""
-    calendar = Calendar(tick.snapshot.tiers, tick.seen.cluster.capacity_workers())
     plan = RoundPlan(
         round_index=0,
         parent_round_index=0,
@@ -114,20 +114,13 @@ def _is_in_nobodys_way(tick: Tick, job: Job, partner: Lease, leases: Sequence[Le
         policy="",
         allocation_digest="",
     )
-    left_out = outlasted(sharing([plan], {lease.job_id for lease in leases}), tick.jobs) | {partner.job_id}
-    for lease in (each for each in leases if each.job_id not in left_out):
-        calendar.add(_claim(tick, tick.jobs[lease.job_id], lease.accelerator_type, round_duration_s))
-    for each in tick.index.non_preemptible.values():
-        if has_reservation(each, tick.now_s):
-            calendar.add(_claim(tick, each, each.spec.reserved_type, round_duration_s, is_reserved=True))
-    claims = [
-        _claim(tick, each, partner.accelerator_type, round_duration_s) for each in (job, tick.jobs[partner.job_id])
-    ]
+    held = {lease.job_id: (lease.accelerator_type,) for lease in leases}
+    both = (job, tick.jobs[partner.job_id])
+    left_out = outlasted(sharing([plan], held.keys()), tick.jobs).union(each.id for each in both)
+    calendar = claimed_later(tick, held, left_out=left_out, round_duration_s=round_duration_s)
+    types = (partner.accelerator_type,)
+    claims = [claim_of(each, types, tick.now_s, round_duration_s=round_duration_s) for each in both]
     return bool(calendar.types_later(max(claims, key=lambda each: each.ends_at_s)))
-
-
-def _claim(tick: Tick, job: Job, name: AcceleratorType, round_duration_s: float, *, is_reserved: bool = False) -> Claim:
-    return claim_of(job, (name,), tick.now_s, round_duration_s=round_duration_s, is_reserved=is_reserved)
 
 
 def generation_beside(job: Job, before: Lease | None, worker_ids: Sequence[WorkerId]) -> int:
