@@ -64,6 +64,11 @@ RESERVED_TWICE = replace(
     scene(program(), session(reserved_after_s=61.0), session(reserved_after_s=60.0)), is_durable=True
 )
 """Two sessions want the only worker at the same time."""
+RESERVED_BEFORE = replace(
+    scene(program(), session(reserved_after_s=61.5), replace(program(seconds=90.0), preemptible=False)),
+    is_durable=True,
+)
+"""A job that may not be preempted, and lasts for longer, comes after a session has reserved the only worker."""
 
 SCENES = {
     "a job": scene(program()),
@@ -186,6 +191,7 @@ NOTICED_IN = {
     "a_reserved_session_gets_no_lease": (1, RESERVED),
     "a_round_does_not_end_when_a_reservation_begins": (1, RESERVED),
     "a_reservation_is_accepted_without_a_look": (1, RESERVED_TWICE),
+    "a_gang_may_still_be_there_when_a_reservation_begins": (1, RESERVED_BEFORE),
     "a_gang_starts_with_a_lease_that_is_nearly_over": (540, scenario_of(AT_THE_END_OF_A_ROUND.read_text())),
 }
 """Bugs that seeds notice rarely: the seed and the scenario that always do."""
