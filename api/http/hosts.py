@@ -9,6 +9,7 @@ from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from api.http.errors import problem
 from gavel.config import Settings
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -63,10 +64,7 @@ def _is_among(name: str, allowed: Collection[str]) -> bool:
 
 
 def _refusal() -> Response:
-    problem = {
-        "type": "bad-request",
-        "title": "The request could not be read",
-        "status": 400,
-        "detail": "the service has another name than the one in the header Host; an operator adds it to allowed_hosts",
-    }
-    return Response(json.dumps(problem), 400, media_type="application/problem+json")
+    why = problem(
+        400, "the service has another name than the one in the header Host; an operator adds it to allowed_hosts"
+    )
+    return Response(json.dumps(why.marshal()), 400, media_type="application/problem+json")

@@ -11,7 +11,7 @@ SCALING = 0.8  # a gang of n workers of an elastic job is n to this power times 
 
 TYPES = ("fast", "slow")  # of accelerators
 MEMORY_BYTES = 16  # of every accelerator
-ROUND_S = 20.0
+ROUND_S = 20.0  # of the service
 
 
 class FaultKind(StrEnum):

@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.mechanism.jobs.non_preemptible_limits import Room
 from gavel.mechanism.planning.replanning import differences, planned_again
 from gavel.mechanism.planning.reservations import AHEAD_S, Reservations
 from gavel.mechanism.planning.reserved_leases import duration_s
-from gavel.mechanism.planning.timing import planning_instant_s
 from gavel.ports import Commitments
-from gavel.types import Job, JobState, Reason, RoundPlan, Tier
+from gavel.types import Job, JobState, Reason, Tier
 from tests.builders import a_cluster, a_job, a_spec
 from tests.conftest import IS_FULL
 from tests.mechanism.world import World, a_cluster_of_nodes
@@ -155,22 +153,6 @@ def test_a_round_ends_when_a_reservation_begins_and_is_never_much_longer_or_shor
     if next_s is not None and next_s < starts_at_s + lasts_s:
         assert next_s < starts_at_s + 0.1 * ROUND_S
     assert next_s is not None or lasts_s == ROUND_S
-
-
-@pytest.mark.parametrize(("lasts_s", "from_s"), [(10.0, 7.5), (15.0, 11.25), (4.0, 1.5), (1.0, 0.0)])
-def test_the_round_after_one_that_is_cut_short_is_decided_as_early_before_it_as_ever(
-    lasts_s: float, from_s: float
-) -> None:
-    plan = RoundPlan(
-        round_index=1,
-        parent_round_index=0,
-        starts_at_s=0.0,
-        duration_s=lasts_s,
-        leases=(),
-        policy="",
-        allocation_digest="",
-    )
-    assert planning_instant_s(plan, Settings(round_duration_s=ROUND_S), 0.0) == from_s
 
 
 class Reserved:

@@ -16,9 +16,8 @@ from tests.workloads.gang import Gang
 from workloads.training.elastic import EXAMPLES, Regression
 
 BATCH = 8
-UNTRIED = 1 / (
-    2 / PROMISING - 1
-)  # times the gain at most, of all multiples beyond twice that bring less than PROMISING
+# Where twice the batch brings less than PROMISING times the gain, no larger one brings more than this times it.
+UNTRIED = 1 / (2 / PROMISING - 1)
 POSITIVE = st.floats(1e-3, 1e3)
 TRAIN = """
 import json, os

@@ -3,13 +3,13 @@
 from gavel.faults.clocks import EPOCH_S
 from gavel.faults.invariants.base import Evidence, Invariant
 from gavel.faults.invariants.prompt_hand_over import prompt_s
-from gavel.faults.scenario import CRASHES, FaultKind, Request
+from gavel.faults.scenario import CRASHES, ROUND_S, FaultKind, Request
 from gavel.faults.service import RESTART_S
+from gavel.mechanism.planning.reserved_leases import SHORTEST_ROUND
 from gavel.types import JobId
 
 BEARABLE = (*CRASHES, FaultKind.SOLVER)
 IN_THE_WAY = (Request.CORDON, Request.DRAIN, Request.CANCEL, Request.PAUSE)
-SHORTEST_ROUND_S = 2.0  # between two reservations of which one begins just after the other
 EARLY_S = 0.5  # by which clocks of services may be ahead
 
 
@@ -43,6 +43,6 @@ class Reservations(Invariant):
             return  # no process of the service was there for all of its time
         crashes = len(evidence.scenario.faults) + evidence.crashes.struck
         takeovers_s = crashes * (RESTART_S + evidence.settings.lease_of_leader_s)
-        latest_s = due_s + prompt_s(evidence.settings) + SHORTEST_ROUND_S + takeovers_s
+        latest_s = due_s + prompt_s(evidence.settings) + SHORTEST_ROUND * ROUND_S + takeovers_s
         if started_s is None or not due_s - EARLY_S <= started_s <= latest_s:
             raise self.fail(f"session {job_id} was reserved for {due_s:.1f} s, and started at {started_s} s")
