@@ -187,6 +187,9 @@ class KubernetesSection(NodesSection):
     start_limit_s: float = Field(
         600.0, ge=1, le=86_400, description="How long bound pods may take to start, the pull of their image included."
     )
+    cordons: bool = Field(
+        True, description="Whether nodes that an operator cordons or drains here are cordoned in Kubernetes, too."
+    )
     training_jobs: Literal["all", "mapped", "off"] = Field(
         "all",
         description="Whose TrainingJob objects are submitted, where the cluster has that kind: those of all namespaces,"

@@ -19,6 +19,7 @@ from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, InvalidRequest
 from gavel.ports import (
     Clock,
+    CordonNode,
     ExtendLease,
     ForgetGang,
     Instruction,
@@ -111,9 +112,14 @@ class FolderBackend(ABC):
                 self._keep_checkpoint(instruction)
             case PrepareGang():
                 self._prepare(instruction)
+            case CordonNode():
+                self._cordon(instruction)
 
     def _prepare(self, instruction: PrepareGang) -> None:  # noqa: B027  a hint, which a backend may ignore
         """Start the programs of a gang before its lease."""
+
+    def _cordon(self, instruction: CordonNode) -> None:  # noqa: B027  for clusters that have cordons
+        """Have the cluster keep new work from a node, or let it come again."""
 
     @abstractmethod
     def _set_resources(self, resources: tuple[EphemeralResource, ...]) -> None: ...

@@ -269,4 +269,5 @@ def _kubernetes_settings(settings: Settings) -> KubernetesSettings:
         scheduler=own.scheduler,
         bind_limit_s=own.bind_limit_s,
         start_limit_s=own.start_limit_s,
+        cordons=own.cordons,
     )

@@ -132,6 +132,7 @@ class Driver:
             self._decider.follow(tick)
             tick.instructions.extend(resources.instructions(tick.resources, tick.seen))
             tick.instructions.extend(disk_holds.saves(tick.seen.gangs, tick.disk))
+            tick.instructions.extend(nodes.cordons(tick.nodes, tick.seen))
             self._hold(tick)
             self._plan_if_due(tick)  # 4. who runs where in the next round, and on what is free in this one
             self._backfill(tick)

@@ -7,6 +7,7 @@ keeps those that a simulation needs: the scheduler's, requests and records.
 from gavel.ports.autopilot import AutopilotStore
 from gavel.ports.cluster import (
     ClusterBackend,
+    CordonNode,
     ExtendLease,
     ForgetGang,
     Instruction,
@@ -52,6 +53,7 @@ __all__ = [
     "ClusterBackend",
     "ColocatedEstimate",
     "Commitments",
+    "CordonNode",
     "ExtendLease",
     "Feed",
     "ForgetGang",

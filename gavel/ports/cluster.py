@@ -112,8 +112,27 @@ class KeepCheckpoint:
     checkpoint: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CordonNode:
+    """Have the cluster itself keep everybody's new work from a node, or let it come again.
+
+    Given only for nodes of which the observation says whether the cluster does (`Observation.cordons`).
+    """
+
+    node: str
+    is_cordoned: bool
+
+
 Instruction = (
-    SetResources | LaunchGang | ExtendLease | StopGang | SaveCheckpoint | ForgetGang | KeepCheckpoint | PrepareGang
+    SetResources
+    | LaunchGang
+    | ExtendLease
+    | StopGang
+    | SaveCheckpoint
+    | ForgetGang
+    | KeepCheckpoint
+    | PrepareGang
+    | CordonNode
 )
 
 

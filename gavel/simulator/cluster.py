@@ -9,12 +9,11 @@ from gavel.ephemeral import Gang, GangRequest, Member, ResourceTable, match
 from gavel.errors import StaleVersion
 from gavel.ports import (
     Clock,
+    CordonNode,
     ExtendLease,
     ForgetGang,
     Instruction,
-    KeepCheckpoint,
     LaunchGang,
-    PrepareGang,
     SaveCheckpoint,
     SetResources,
     StopGang,
@@ -89,6 +88,7 @@ class VirtualCluster:
         self._gangs: dict[Gang, VirtualGang] = {}
         self._end_due_s: float | None = None  # the next instant at which a gang ends by itself; None: to be computed
         self._fence: dict[JobId, int] = {}  # the lowest generation that may still start
+        self.cordons: dict[str, bool] = {}  # of nodes; a cluster that has cordons is given them
         self.table = ResourceTable()
         for node in cluster.nodes:
             self._add_to_table(node.name)
@@ -111,6 +111,7 @@ class VirtualCluster:
             gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
             resources=self.table.resources(now_s),
             held=self.table.held(),
+            cordons=dict(self.cordons),
         )
 
     def _next_report_s(self, gang: VirtualGang, now_s: float) -> float:
@@ -263,8 +264,9 @@ class VirtualCluster:
             case ForgetGang(job_id=job_id, generation=generation):
                 if not self._alive(job_id, generation):
                     self._gangs.pop((job_id, generation), None)
-            case KeepCheckpoint() | PrepareGang():
-                pass  # a virtual checkpoint takes no space, and a virtual program loads nothing
+            case CordonNode(node=node, is_cordoned=is_cordoned):
+                self.cordons[node] = is_cordoned
+            # KeepCheckpoint, PrepareGang: a virtual checkpoint takes no space, and a virtual program loads nothing
 
     def _extend(self, lease: ExtendLease, now_s: float) -> None:
         for gang in self._alive(lease.job_id, lease.generation):

@@ -144,3 +144,4 @@ class Observation:
     resources: tuple[EphemeralResource, ...] = ()
     held: Mapping[tuple[str, str], int] = field(default_factory=dict)  # (owner/name, node) -> units that somebody holds
     link_copies: tuple[LinkCopies, ...] = ()  # of checkpoints from region to region, that the backend has made
+    cordons: Mapping[str, bool] = field(default_factory=dict)  # node -> whether it is cordoned, where a backend cordons

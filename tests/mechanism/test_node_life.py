@@ -172,3 +172,28 @@ def test_with_every_node_closed_nothing_is_planned_and_time_goes_on() -> None:
     world.ask("node.uncordon", "node/n0")
     world.run_until_s(501.0)
     assert len(world.holding("n0")) == 2
+
+
+def test_a_cluster_with_cordons_of_its_own_has_those_that_operators_asked_for() -> None:
+    """1 a cordon and a drain, 2 what others undo is done again, 3 so it is after a restart, 4 both are taken back."""
+    world, _ = a_world()
+    world.backend.cordons = {"n0": False, "n1": False, "not known": False}
+    world.ask("node.cordon", "node/n0")
+    world.ask("node.drain", "node/n1", window_s=4.0)
+    world.driver.tick()
+    assert world.backend.cordons == {"n0": True, "n1": True, "not known": False}
+    world.backend.cordons["n0"] = False
+    world.driver = world.new_driver()
+    world.driver.tick()
+    assert world.backend.cordons["n0"]
+    world.ask("node.uncordon", "node/n0")
+    world.ask("node.uncordon", "node/n1")
+    world.driver.tick()
+    assert world.backend.cordons == {"n0": False, "n1": False, "not known": False}
+
+
+def test_a_cluster_without_cordons_is_told_of_none() -> None:
+    world, _ = a_world()
+    world.ask("node.cordon", "node/n0")
+    world.driver.tick()
+    assert world.backend.cordons == {}

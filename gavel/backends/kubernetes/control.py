@@ -10,6 +10,7 @@ from urllib.parse import quote
 
 from gavel.backends.kubernetes.allocation import PodAllocation
 from gavel.backends.kubernetes.api import Api, Object, Refused
+from gavel.backends.kubernetes.cordons import Cordoning
 from gavel.backends.kubernetes.gates import Holding, make_pod_group, open_gate, served
 from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
 from gavel.backends.kubernetes.pod_warnings import PODS_AT_ONCE, warning_of
@@ -54,7 +55,8 @@ class Control(AllocationControl[PodAllocation]):
         self._pods_path = f"/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
         self._rights = Rights(self._api, (*OF_GANGS, OF_EVENTS), settings.namespace)
         self._served, self._served_at_s = Holding(), -math.inf
-        self._lacks_accelerators, self._apply_note = "", ""
+        self._lacks_accelerators, self._apply_note, self._cordon_note = "", "", ""
+        self._cordoning = Cordoning(self._api, settings)
 
     def run(self) -> None:
         """Serve until it is closed; what fails is tried again."""
@@ -71,7 +73,9 @@ class Control(AllocationControl[PodAllocation]):
     @property
     def notes(self) -> tuple[str, ...]:
         """Return what is wrong with the cluster as a whole."""
-        return tuple(filter(None, (self._lacks_accelerators, self._apply_note, *self._rights.missing)))
+        return tuple(
+            filter(None, (self._lacks_accelerators, self._apply_note, self._cordon_note, *self._rights.missing))
+        )
 
     # --- looking ----------------------------------------------------------------------------------------------------
 
@@ -88,6 +92,7 @@ class Control(AllocationControl[PodAllocation]):
             raise BackendUnavailable(problem)
         self._tidy()
         self._apply()
+        self._cordon()
         self._reserve()
         self._open()
         self._ask_why()
@@ -163,6 +168,16 @@ class Control(AllocationControl[PodAllocation]):
         for problem in self._all(lambda name: apply_set(self._api, name, due[name], self._settings.manager), due):
             self._apply_note = f"Kubernetes refuses extended resources on a node: {problem}"
         self._applied = {name: each for name, each in self._applied.items() if name in self._nodes}
+
+    def _cordon(self) -> None:
+        """Cordon the nodes that an operator of Gavel has closed, and let the others go; each again until it is seen."""
+        with self.lock:
+            asked = {name: each for name, each in self._cordons.items() if name in self._nodes}
+        closed = {name for name in asked if self._nodes[name].is_closed}
+        due = self._cordoning.due(asked, closed)
+        refused = self._all(lambda name: self._cordoning.set(name, is_cordoned=due[name]), due)
+        if due or not asked:
+            self._cordon_note = f"Kubernetes refuses the cordon of a node: {refused[0]}" if refused else ""
 
     def _all(self, call: Callable[[str], object], names: Iterable[str]) -> list[Exception]:
         """Do the calls, several at a time; return what was refused. Raises BackendUnavailable once all are done."""

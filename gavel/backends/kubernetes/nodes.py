@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gavel.backends.accelerators import slug
 from gavel.backends.kubernetes.api import Object
+from gavel.backends.kubernetes.cordons import is_cordoned_for_us
 from gavel.backends.kubernetes.pods import Pod
 from gavel.backends.kubernetes.protocol import DOMAIN, KubernetesSettings
 from gavel.backends.kubernetes.quantities import number_of
@@ -27,11 +28,15 @@ GENERIC = {"gpu", "tpu", "i915", "xe"}  # names of resources that say little wit
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A node as the API server shows it. `own`: our extended resources on it; `is_silent`: its kubelet is not heard."""
+    """A node as the API server shows it.
+
+    `own`: our extended resources on it; `is_silent`: its kubelet is not heard; `is_closed`: somebody has cordoned it.
+    """
 
     listed: ListedNode
     own: Mapping[str, str]
     is_silent: bool
+    is_closed: bool = False
 
 
 def node_of(shown: Object, settings: KubernetesSettings) -> Node:
@@ -39,6 +44,7 @@ def node_of(shown: Object, settings: KubernetesSettings) -> Node:
     names, status, own = shown["metadata"], shown.get("status", {}), f"{settings.domain}/"
     labels, units = names.get("labels") or {}, status.get("allocatable") or {}
     is_chosen = all(labels.get(name) == value for name, value in settings.node_selector.items())
+    spec, is_cordoned = shown.get("spec", {}), is_cordoned_for_us(shown, settings) if settings.cordons else None
     ready: Object = next((each for each in status.get("conditions") or () if each["type"] == "Ready"), {})
     return Node(
         listed=ListedNode(
@@ -49,11 +55,13 @@ def node_of(shown: Object, settings: KubernetesSettings) -> Node:
             memory_bytes=int(number_of(units.get("memory", "0"))),
             region=next((labels[name] for name in REGIONS if labels.get(name)), "local"),
             slots=tuple(_slots(units, labels, settings)) if is_chosen else (),
-            problem=_problem(shown.get("spec", {}), ready, settings),
+            problem=_problem({**spec, "unschedulable": False} if is_cordoned else spec, ready, settings),
             labels={name: str(value) for name, value in labels.items()},
+            is_cordoned=is_cordoned,
         ),
         own={name: str(amount) for name, amount in (status.get("capacity") or {}).items() if name.startswith(own)},
         is_silent=ready.get("status") != "True",
+        is_closed=bool(spec.get("unschedulable")),
     )
 
 

@@ -25,7 +25,7 @@ class KubernetesSettings(NodeSettings):
     image already, as `python`. `resources`: extended resources that are accelerators, besides NVIDIA's MIG devices.
     `volumes` and `mounts` are added to each pod. `scheduler`: the one that binds pods; "": the cluster's own.
     `start_limit_s`: seconds from the binding of pods until all their agents have spoken; `bind_limit_s`: until all
-    pods are bound.
+    pods are bound. `cordons`: nodes that an operator of Gavel closes are cordoned.
     """
 
     kubeconfig: str = ""
@@ -50,6 +50,7 @@ class KubernetesSettings(NodeSettings):
     scheduler: str = ""
     bind_limit_s: float = 30.0
     start_limit_s: float = 600.0
+    cordons: bool = True
 
     @property
     def domain(self) -> str:

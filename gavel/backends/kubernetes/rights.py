@@ -33,6 +33,10 @@ OF_EVENTS = Right(verb="list", resource="events", is_namespaced=True)
 """By which a pod that does not start is told with its reason. Without it gangs run as well."""
 
 
+OF_CORDONS = Right(verb="patch", resource="nodes")
+"""By which nodes that an operator closes are cordoned; asked for only when one is."""
+
+
 class Rights:
     """Knows which of these rights the service does not have; asked again for as long as any is missing."""
 

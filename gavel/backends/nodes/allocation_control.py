@@ -41,6 +41,7 @@ class AllocationControl(threading.Thread, Generic[A]):
         self._is_closed = False
         self._wanted: dict[str, Group] = {}
         self._is_whole = False
+        self._cordons: dict[str, bool] = {}
         self._epoch = 0
         self._taken: Mapping[str, Mapping[str, int]] = {}
         self._taken_before: Mapping[str, Mapping[str, int]] = {}
@@ -58,12 +59,16 @@ class AllocationControl(threading.Thread, Generic[A]):
 
     # --- for the link -----------------------------------------------------------------------------------------------
 
-    def want(self, groups: Iterable[Group], epoch: int, *, is_whole: bool) -> None:
-        """Set the groups that are to be held; allocations of an earlier service go once `is_whole` is set."""
-        wanted = {group.name: group for group in groups}
+    def want(self, groups: Iterable[Group], epoch: int, *, is_whole: bool, cordons: Mapping[str, bool]) -> None:
+        """Set the groups that are to be held, and the cordons of nodes that are to change.
+
+        Allocations of an earlier service go once `is_whole` is set.
+        """
+        wanted, changes = {group.name: group for group in groups}, dict(cordons)
         with self.lock:
-            is_new = wanted != self._wanted or is_whole != self._is_whole
-            self._wanted, self._is_whole, self._epoch = wanted, is_whole, max(epoch, self._epoch)
+            is_new = (wanted, is_whole, changes) != (self._wanted, self._is_whole, self._cordons)
+            self._wanted, self._is_whole, self._cordons = wanted, is_whole, changes
+            self._epoch = max(epoch, self._epoch)
         if is_new:
             self._work.set()
 

@@ -64,7 +64,7 @@ class AllocationLink(NodeLink):
     def exchange(self, wanted: Wanted) -> Seen:
         """Return the state of the cluster once all orders are answered and the groups held, or the time is up."""
         self._fence(wanted.orders.values())
-        self._control.want(wanted.groups, self._epoch, is_whole=wanted.is_whole)
+        self._control.want(wanted.groups, self._epoch, is_whole=wanted.is_whole, cordons=wanted.cordons)
         if not self._control.has_listed:
             return Seen(problem=self._control.problem, notes=self._control.notes, calls=dict(self._calls))
         gives_up_at_s = time.monotonic() + wanted.answer_within_s

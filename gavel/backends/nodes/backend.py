@@ -8,6 +8,7 @@ travel with the one call a node a tick that also brings what the node has seen.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -29,11 +30,9 @@ from gavel.backends.nodes.placed import follow
 from gavel.backends.nodes.protocol import (
     NodeLink,
     NodeSettings,
-    Order,
     Seen,
     ShardLaunch,
     ShardSeen,
-    ShardWanted,
     Wanted,
     epoch_of,
 )
@@ -41,7 +40,7 @@ from gavel.backends.nodes.shared_folder import OwnFolder
 from gavel.backends.nodes.transfers import Retention, is_url
 from gavel.backends.sharing import CoreSharing
 from gavel.errors import BackendUnavailable, NotFound
-from gavel.ports import Clock, ExtendLease, Instruction, KeepCheckpoint, LaunchGang, StopGang
+from gavel.ports import Clock, CordonNode, ExtendLease, Instruction, KeepCheckpoint, LaunchGang, StopGang
 from gavel.types import (
     Cluster,
     EphemeralResource,
@@ -62,12 +61,11 @@ REMEMBER_EVERY_S = 1.0
 class NodesBackend(FolderBackend):
     """Runs gangs on the nodes of a cluster; only the service with the latest `term` commands it.
 
-    `cluster` is its name in sentences, `open_link` opens the transport, given the folder of the code versions. One
-    service at a time per `state_dir`; `kept` is the folder of code, logs and checkpoints, where this is one of several
-    backends. `environment` is added to every process of every job; `preparation` makes ready what jobs bring; `node_of`
-    has the workers that the store names (`Numbering`). A job whose output folder exceeds `output_bytes_per_job` (0: any
-    size) is ended. Not thread-safe but `read_log` and `notes`. Raises BackendUnavailable when another service uses
-    `state_dir`, and what `open_link` raises.
+    `cluster` is its name, `open_link` opens the transport, given the folder of code versions. One service at a time per
+    `state_dir`; `kept` is the folder of code, logs and checkpoints, if it is one of several backends. `environment` is
+    added to all processes of jobs; `preparation` makes ready what jobs bring; `node_of` names the store's workers
+    (`Numbering`). A job whose output exceeds `output_bytes_per_job` (0: any size) is ended. Not thread-safe but
+    `read_log` and `notes`. Raises BackendUnavailable if another service uses `state_dir`, and what `open_link` raises.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -143,6 +141,7 @@ class NodesBackend(FolderBackend):
                 gangs=tuple(self._seen(gang, now_s) for gang in self._gangs.values()),
                 resources=self._holdings.table.resources(now_s),
                 held=self._holdings.table.held(),
+                cordons=self._fleet.cordons(),
             )
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
@@ -228,28 +227,30 @@ class NodesBackend(FolderBackend):
     def _keep_checkpoint(self, instruction: KeepCheckpoint) -> None:
         self._retention.keep(instruction.job_id, instruction.checkpoint)
 
+    def _cordon(self, instruction: CordonNode) -> None:
+        self._fleet.asked_cordons[instruction.node] = instruction.is_cordoned
+
     # --- what the cluster and its nodes are told and say ----------------------------------------------------------
 
     def _exchange(self, views: Iterable[NodeView], *, limit_s: float, groups: Collection[str] = ()) -> frozenset[str]:
         """Send these nodes their orders and take their answers; return the names of the held groups."""
         gangs = [*self._gangs.values()]
+        shared, kept = self._shared.wanted() if self._shared else None, self._keep_code_s
+        order = orders.order_to_nodes(self._settings, epoch=self._epoch, keep_code_s=kept, folder=shared)
         shards = {view.node.node_id: orders.shards_wanted(view, gangs, self._forgetting) for view in views}
         wanted = Wanted(
             groups=self._holdings.groups(gangs),
             group_of=self._holdings.names_of_groups(gangs),
             is_whole=self._fleet.is_met,
-            orders={node_id: self._order(wanted) for node_id, wanted in shards.items()},
+            orders={node_id: replace(order, shards=wanted) for node_id, wanted in shards.items()},
             await_groups=frozenset(groups),
             answer_within_s=limit_s,
+            cordons=self._fleet.open_cordons(),
         )
         seen = self._link.exchange(wanted)
         lost = follow(self._fleet, self._holdings, self._gangs.values(), seen.placed, self._clock.now_s())
         self._take(seen)
         return seen.ready - lost
-
-    def _order(self, shards: tuple[ShardWanted, ...]) -> Order:
-        shared, kept = self._shared.wanted() if self._shared else None, self._keep_code_s
-        return orders.order_to_node(self._settings, epoch=self._epoch, shards=shards, keep_code_s=kept, folder=shared)
 
     def _take(self, seen: Seen) -> None:
         self._notes = (*((seen.problem,) if seen.problem else ()), *seen.notes)

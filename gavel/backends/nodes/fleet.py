@@ -72,6 +72,7 @@ class Fleet:
         self.nodes: dict[str, NodeView] = {}
         self.place_of: dict[WorkerId, tuple[str, Slot]] = {}
         self.cluster = Cluster()
+        self.asked_cordons: dict[str, bool] = {}  # of nodes
         self.gone: dict[str, str] = {}  # nodes that the cluster has lost -> the reason
 
     def take(self, seen: Seen, in_use: Collection[WorkerId] = ()) -> None:
@@ -110,6 +111,20 @@ class Fleet:
             return not self._is_connected
         is_new = machine.boottime_s() - view.found_boottime_s < MEET_LIMIT_S
         return view.offset_s is None and not view.node.problem and is_new
+
+    def cordons(self) -> dict[str, bool]:
+        """Return whether each node is cordoned for us, where the cluster can do that."""
+        views = self.nodes.items()
+        return {name: view.node.is_cordoned for name, view in views if view.node.is_cordoned is not None}
+
+    def open_cordons(self) -> dict[str, bool]:
+        """Return the cordons that were asked for and are not seen yet, by id of the node."""
+        seen = self.cordons()
+        return {
+            self.nodes[name].node.node_id: is_cordoned
+            for name, is_cordoned in self.asked_cordons.items()
+            if seen.get(name, is_cordoned) != is_cordoned
+        }
 
     def due(self, busy: Iterable[str]) -> list[NodeView]:
         """Return the nodes to ask now: those that have gangs, and the others now and then."""

@@ -129,18 +129,10 @@ def parts_of(
     return parts
 
 
-def order_to_node(
-    settings: LaunchSettings,
-    *,
-    epoch: int,
-    shards: tuple[ShardWanted, ...],
-    keep_code_s: float,
-    folder: SharedFolder | None,
-) -> Order:
-    """Return the order to a node that is to have these shards."""
+def order_to_nodes(settings: LaunchSettings, *, epoch: int, keep_code_s: float, folder: SharedFolder | None) -> Order:
+    """Return what all nodes are ordered alike: all but their shards."""
     return Order(
         epoch=epoch,
-        shards=shards,
         keep_code_s=keep_code_s,
         folder=folder,
         isolation=settings.preparation.isolation,

@@ -41,7 +41,8 @@ class Slot:
 class ListedNode:
     """A node as the cluster lists it. `problem`: why its accelerators cannot be used, "" if they can.
 
-    `taken`: how many accelerators of each resource others of the cluster use.
+    `taken`: how many accelerators of each resource others of the cluster use. `is_cordoned`: whether the cluster keeps
+    everybody's new work from it for us; None: it is not asked to.
     """
 
     node_id: str
@@ -54,6 +55,7 @@ class ListedNode:
     problem: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     taken: Mapping[str, int] = field(default_factory=dict)
+    is_cordoned: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +224,8 @@ class Wanted:
     """Every group that is to exist, every order that is to be given, and how long an answer may take.
 
     It takes no longer than until every order is answered and `await_groups` are held. `group_of` has the group that
-    reserves the workers of each gang: its own, or that of its partner.
+    reserves the workers of each gang: its own, or that of its partner. `cordons`: by id of the node, those that differ
+    from what the cluster shows.
     """
 
     groups: tuple[Group, ...] = ()
@@ -231,6 +234,7 @@ class Wanted:
     orders: Mapping[str, Order] = field(default_factory=dict)  # by id of the node
     await_groups: frozenset[str] = frozenset()
     answer_within_s: float = 0.5
+    cordons: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

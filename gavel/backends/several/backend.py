@@ -214,6 +214,7 @@ class SeveralBackend:
             resources=tuple(each for link in reached for each in link.resources),
             link_copies=self._copies.speeds.sums(),
             held=dict(ChainMap(*(dict(link.held) for link in reached))),
+            cordons=dict(ChainMap(*(dict(link.cordons) for link in reached))),
         )
 
     def _whole(self, clusters: Sequence[Cluster]) -> Cluster:

@@ -25,6 +25,7 @@ class Link:
         self.cluster = Cluster()
         self.resources: tuple[EphemeralResource, ...] = ()
         self.held: Mapping[tuple[str, str], int] = {}
+        self.cordons: Mapping[str, bool] = {}
         self._own_cluster = Cluster()  # as its backend names nodes and workers
         self._gangs: tuple[GangSeen, ...] | None = None  # of an observation that was not merged yet
 
@@ -47,6 +48,7 @@ class Link:
             self._own_cluster, self.cluster = seen.cluster, outer_cluster(seen.cluster, name)
         self.resources = outer_resources(seen.resources, name)
         self.held = {(full, outer(node, name)): units for (full, node), units in seen.held.items()}
+        self.cordons = {outer(node, name): is_cordoned for node, is_cordoned in seen.cordons.items()}
         earlier = {(each.job_id, each.generation): each.reports for each in self._gangs or ()}
         self._gangs = tuple(_with(earlier, outer_gang(each, name)) for each in seen.gangs)
 

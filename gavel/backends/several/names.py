@@ -6,7 +6,7 @@ Two clusters may use the same names. Accelerator types of a region are written i
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from gavel.ports import Instruction, LaunchGang, PrepareGang, SetResources
+from gavel.ports import CordonNode, Instruction, LaunchGang, PrepareGang, SetResources
 from gavel.types import Cluster, EphemeralResource, GangSeen, RoundPlan, RoundRecord, WorkerId
 from gavel.types.regions import SEPARATOR
 
@@ -56,6 +56,8 @@ def inner_instruction(instruction: Instruction) -> Instruction:
             return _inner_launch(instruction)
         case PrepareGang():
             return replace(instruction, gang=_inner_launch(instruction.gang))
+        case CordonNode():
+            return replace(instruction, node=inner(instruction.node))
         case _:
             return instruction
 

@@ -12,13 +12,22 @@ import structlog
 
 from gavel.backends.nodes.backend import NodesBackend
 from gavel.errors import BackendUnavailable, GavelError
-from gavel.ports import ClusterBackend, ForgetGang, Instruction, LaunchGang, PrepareGang, SaveCheckpoint, SetResources
+from gavel.ports import (
+    ClusterBackend,
+    CordonNode,
+    ForgetGang,
+    Instruction,
+    LaunchGang,
+    PrepareGang,
+    SaveCheckpoint,
+    SetResources,
+)
 from gavel.types import JobId, Observation
 
 log = structlog.get_logger("gavel.regions")
 
 CLOSE_LIMIT_S = 5.0
-REPEATED = (LaunchGang, PrepareGang, SaveCheckpoint, ForgetGang)
+REPEATED = (LaunchGang, PrepareGang, SaveCheckpoint, ForgetGang, CordonNode)
 """What is not kept for a region that does not answer: who decides gives it again, or not, by what is then true."""
 
 
@@ -184,6 +193,6 @@ def _about(instruction: Instruction) -> object:
     """Return what an instruction is about: a later one about the same replaces it."""
     if isinstance(instruction, SetResources):
         return tuple((each.owner, each.name, each.node) for each in instruction.resources)
-    if isinstance(instruction, LaunchGang | PrepareGang):
+    if isinstance(instruction, LaunchGang | PrepareGang | CordonNode):
         return instruction
     return type(instruction), instruction.job_id, getattr(instruction, "generation", 0)

@@ -10,6 +10,7 @@ from gavel.backends.several.names import inner_instruction, region_of
 from gavel.backends.several.whereabouts import Whereabouts
 from gavel.errors import NotFound
 from gavel.ports import (
+    CordonNode,
     ExtendLease,
     ForgetGang,
     Instruction,
@@ -52,6 +53,8 @@ class Routes:
                 self._launch(instruction)
             case PrepareGang():
                 self._put(instruction, [self._region_of(instruction.gang.worker_ids[0])])
+            case CordonNode():
+                self._put(instruction, [self._region_of(instruction.node)])
             case KeepCheckpoint():
                 self._put(instruction, self._of_job(instruction.job_id))
             case _:

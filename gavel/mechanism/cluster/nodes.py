@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
+from gavel.ports import CordonNode
 from gavel.types import (
     Cluster,
     GangSeen,
@@ -66,6 +67,14 @@ def ends_at_most_s(worker_ids: Iterable[WorkerId], cluster: Cluster, nodes: Node
     wanted = set(worker_ids)
     drains = {worker.node for worker in cluster.workers if worker.id in wanted} & nodes.keys()
     return min((by_s for name in drains if (by_s := nodes[name].drain_by_s) is not None), default=float("inf"))
+
+
+def cordons(nodes: Nodes, seen: Observation) -> Iterator[CordonNode]:
+    """Return what to tell a cluster that has cordons of its own, so that they are those that operators asked for."""
+    for name, is_cordoned in sorted(seen.cordons.items()):
+        status = nodes.get(name)
+        if status is not None and status.is_cordoned != is_cordoned:
+            yield CordonNode(node=name, is_cordoned=status.is_cordoned)
 
 
 def overdue(seen: Observation, nodes: Nodes, *, lease_grace_s: float) -> Iterator[tuple[JobId, int]]:

@@ -143,7 +143,7 @@ class Handler(BaseHTTPRequestHandler):
             elif "json-patch" in kind:
                 self._answer(200, self.store.patch(self.plural, self.key, self.body))
             else:
-                self._answer(200, self.store.merge(self.plural, self.key, self.body, self.part or "spec"))
+                self._answer(200, self.store.merge(self.plural, self.key, self.body, self.part))
 
     def _watch(self, since: int) -> None:
         self.send_response(200)

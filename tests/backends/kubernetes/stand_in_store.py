@@ -112,7 +112,7 @@ class Store:
     def merge(self, plural: str, key: str, body: Object, part: str) -> Object:
         shown = self.shown(plural, key)
         before = copy.deepcopy(shown)
-        _merge(shown, {part: body[part]} if part in body else body)
+        _merge(shown, {part: body[part]} if part in body else {name: body[name] for name in body if name != "status"})
         return shown if shown == before else self.changed(plural, "MODIFIED", key, shown)
 
     def merge_object(self, key: str, body: Object) -> Object:

@@ -13,7 +13,7 @@ import yaml
 
 from gavel.backends.kubernetes.api import Object
 from gavel.backends.kubernetes.gates import KINDS, OF_GATES, Holding
-from gavel.backends.kubernetes.rights import OF_EVENTS, OF_GANGS, Right
+from gavel.backends.kubernetes.rights import OF_CORDONS, OF_EVENTS, OF_GANGS, Right
 from gavel.config import Settings
 from gavel.daemon.training_jobs.controller import OF_OBJECTS
 from gavel.daemon.training_jobs.definition import definition
@@ -195,7 +195,7 @@ def rights_of(objects: list[Object]) -> set[Right]:
 
 
 def test_the_roles_grant_what_the_service_asks_for_and_nothing_else() -> None:
-    of_gangs = {*OF_GANGS, OF_EVENTS, *Holding(has_gates=True, kinds=KINDS).rights}
+    of_gangs = {*OF_GANGS, OF_EVENTS, OF_CORDONS, *Holding(has_gates=True, kinds=KINDS).rights}
     assert rights_of(rendered({})) == {*of_gangs, *OF_OBJECTS}
     assert rights_of(rendered(VALUES["external"])) == of_gangs
 
@@ -210,7 +210,7 @@ def test_the_docs_list_the_rights_that_the_service_asks_for() -> None:
         for verb in verbs.split(", ")
     }
     (role,) = blocks("rules:")
-    assert (listed, rights_of([role])) == ({*OF_GANGS, OF_EVENTS, OF_GATES}, {*OF_OBJECTS})
+    assert (listed, rights_of([role])) == ({*OF_GANGS, OF_EVENTS, OF_CORDONS, OF_GATES}, {*OF_OBJECTS})
 
 
 def test_roles_are_bound_to_the_account_of_the_service() -> None:

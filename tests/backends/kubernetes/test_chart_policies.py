@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from gavel.backends.kubernetes.api import Object
+from gavel.backends.kubernetes.cordons import CORDONED_BY
 from gavel.backends.kubernetes.kubelets import NodeSpec
 from gavel.backends.kubernetes.pods import pods_for
 from gavel.backends.kubernetes.resources import names_of_gang
 from gavel.backends.nodes.relay import AgentStart
-from tests.backends.kubernetes.charts import ACCOUNT, NAMESPACE, rendered
+from tests.backends.kubernetes.charts import ACCOUNT, NAMESPACE, rendered, rules
 from tests.backends.kubernetes.test_objects import FULL, GROUP, SCHEMAS, settings_of
 
 KUBELET, SOMEBODY = "system:node:n0", "ann"
@@ -35,16 +36,16 @@ def evaluated(expression: str, given: Mapping[str, Any]) -> Any:
     return environment.program(environment.compile(expression)).evaluate(context)
 
 
-def allows(user: str, kind: str, after: Object, before: Object | None = None) -> bool:
-    """Whether all policies admit a request of a user that creates or changes an object."""
-    resource = {"Node": "nodes" if before is None else "nodes/status", "Pod": "pods"}[kind]
+def allows(user: str, kind: str, after: Object, before: Object | None = None, *, part: str = "/status") -> bool:
+    """Whether all policies admit a request of a user that creates an object, or changes a part of it."""
+    resource = {"Node": "nodes" if before is None else f"nodes{part}", "Pod": "pods"}[kind]
     operation = "CREATE" if before is None else "UPDATE"
     request = {"operation": operation, "userInfo": {"username": user}}
     given = {"object": after, "oldObject": before, "request": request}
     objects = rendered({})
     bound = {each["spec"]["policyName"] for each in objects if each["kind"] == "ValidatingAdmissionPolicyBinding"}
     policies = [each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]
-    assert bound == {each["metadata"]["name"] for each in policies} and len(policies) == 3
+    assert bound == {each["metadata"]["name"] for each in policies} and len(policies) == 4
     return all(_admits(each["spec"], resource, operation, given) for each in policies)
 
 
@@ -98,15 +99,38 @@ def test_the_service_changes_nothing_else_of_a_node() -> None:
 
 
 @pytest.mark.parametrize("release", SCHEMAS)
-def test_no_field_of_a_node_is_forgotten(release: str) -> None:
-    fields = SCHEMAS[release]["$defs"]["io.k8s.api.core.v1.NodeStatus"]["properties"].keys()
-    (policy,) = (
+@pytest.mark.parametrize(
+    ("policy", "part", "own"), [("service", "status", NODE_FIELDS), ("cordons", "spec", {"unschedulable"})]
+)
+def test_no_field_of_a_node_is_forgotten(release: str, policy: str, part: str, own: set[str]) -> None:
+    fields = SCHEMAS[release]["$defs"][f"io.k8s.api.core.v1.Node{part.title()}"]["properties"].keys()
+    (made,) = (
         each
         for each in rendered({})
-        if each["metadata"]["name"].endswith("-service") and "matchConditions" in each["spec"]
+        if each["metadata"]["name"].endswith(f"-{policy}") and "matchConditions" in each["spec"]
     )
-    text = " ".join(each["expression"] for each in policy["spec"]["validations"])
-    assert all(f"variables.status.{name} ==" in text for name in fields - NODE_FIELDS)
+    text = " ".join(each["expression"] for each in made["spec"]["validations"])
+    assert all(f"variables.{part}.{name} ==" in text for name in fields - own)
+
+
+def test_the_service_cordons_a_node_and_changes_nothing_else_of_it() -> None:
+    before = {**node(), "spec": {"podCIDR": "10.0.0.0/24"}}
+    closed = changed(before, "spec", unschedulable=True)
+    closed = changed(closed, "metadata", annotations={CORDONED_BY: NAMESPACE})
+    assert allows(ACCOUNT, "Node", closed, before, part="")
+    assert allows(ACCOUNT, "Node", before, closed, part="")
+    assert not allows(ACCOUNT, "Node", changed(before, "metadata", annotations={"a": "b"}), before, part="")
+    assert not allows(ACCOUNT, "Node", before, changed(before, "metadata", annotations={"a": "b"}), part="")
+    assert not allows(ACCOUNT, "Node", changed(before, "metadata", labels={"pool": "other"}), before, part="")
+    assert not allows(ACCOUNT, "Node", changed(before, "spec", taints=[{"key": "a"}]), before, part="")
+    assert not allows(ACCOUNT, "Node", changed(before, "spec", podCIDR="10.0.1.0/24"), before, part="")
+    assert allows(SOMEBODY, "Node", changed(before, "metadata", labels={"pool": "other"}), before, part="")
+
+
+def test_a_service_that_cordons_nothing_has_no_right_to_nodes() -> None:
+    objects = rendered({"settings": {"kubernetes": {"cordons": False}}})
+    assert len([each for each in objects if each["kind"] == "ValidatingAdmissionPolicy"]) == 3
+    assert not any("nodes" in rule["resources"] and "patch" in rule["verbs"] for _, rule in rules(objects))
 
 
 @pytest.mark.parametrize("user", [KUBELET, SOMEBODY])

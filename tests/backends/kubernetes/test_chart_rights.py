@@ -10,8 +10,9 @@ import pytest
 from gavel.backends.harness import find, gang, is_in, spread_gang, stop
 from gavel.backends.kubernetes.api import Api, Object
 from gavel.backends.kubernetes.gates import KINDS, Holding
-from gavel.backends.kubernetes.rights import OF_EVENTS, OF_GANGS, Right, missing_rights
+from gavel.backends.kubernetes.rights import OF_CORDONS, OF_EVENTS, OF_GANGS, Right, missing_rights
 from gavel.daemon.training_jobs.controller import OF_OBJECTS
+from gavel.ports import CordonNode
 from gavel.types import GangState
 from tests.backends.clusters import eventually
 from tests.backends.kubernetes.charts import NAMESPACE, rendered, rules
@@ -24,7 +25,7 @@ from tests.backends.kubernetes.test_gates import TWO
 from tests.backends.kubernetes.training_jobs import define, served
 
 OF_GROUPS = Holding(has_gates=True, kinds=KINDS).rights
-ALL = [*OF_GANGS, OF_EVENTS, *OF_GROUPS, *OF_OBJECTS]
+ALL = [*OF_GANGS, OF_EVENTS, OF_CORDONS, *OF_GROUPS, *OF_OBJECTS]
 CREATE_PODS = Right(verb="create", resource="pods", is_namespaced=True)
 
 
@@ -56,7 +57,7 @@ def as_right(call: Call) -> tuple[str, str, str]:
 
 
 def test_gangs_and_objects_ask_for_all_that_the_chart_grants_and_no_more(tmp_path: Path) -> None:
-    """1 a gang comes and goes, 2 an object is submitted and deleted: each call is granted, each right is used.
+    """1 a gang comes and goes, 2 an object is submitted and deleted, 3 a node is cordoned: all granted, all used.
 
     Events of pods are listed only where one does not start (test_pod_warnings.py).
     """
@@ -72,9 +73,11 @@ def test_gangs_and_objects_ask_for_all_that_the_chart_grants_and_no_more(tmp_pat
             service.until("first", state="QUEUED")
             service.delete("first")
             eventually(lambda: service.is_gone("first"))
+        harness.backend.execute([CordonNode(node="node-0", is_cordoned=True)])
+        harness.wait_until(lambda seen: seen.cordons["node-0"])
         assert harness.backend.notes() == ()
     assert {as_right(each) for each in store.calls} == {
-        (each.verb, each.group, each.resource) for each in (*OF_GANGS, *OF_GROUPS, *OF_OBJECTS)
+        (each.verb, each.group, each.resource) for each in (*OF_GANGS, OF_CORDONS, *OF_GROUPS, *OF_OBJECTS)
     }
     namespaced = {(each.verb, each.resource) for each in store.calls if each.group == "" and each.namespace}
     assert namespaced == {("create", "pods"), ("delete", "pods"), ("patch", "pods"), ("create", "events")}

@@ -11,7 +11,7 @@ from gavel.backends.harness import exit_of, find, gang, is_in, spread_gang, stop
 from gavel.backends.kubernetes.control_plane import ControlPlane
 from gavel.backends.kubernetes.kubelets import JSON_PATCH, STRATEGIC, NodeSpec
 from gavel.errors import BackendUnavailable
-from gavel.ports import Instruction, LaunchGang
+from gavel.ports import CordonNode, Instruction, LaunchGang
 from gavel.types import GangOutcome, GangState, Observation
 from tests.backends.clusters import eventually, tolerant
 from tests.backends.kubernetes.clusters import A, KubernetesHarness, a_service_on, kubernetes_settings
@@ -230,3 +230,30 @@ def test_a_quota_that_is_exceeded_is_named(two_nodes: KubernetesHarness) -> None
         assert "quota" in getattr(find(seen, "j1"), "waiting_for", "")
     finally:
         two_nodes.api.delete(f"{path}/none")
+
+
+def test_a_node_that_an_operator_closes_is_cordoned_for_everybody(two_nodes: KubernetesHarness) -> None:
+    """1 cordoned: a foreign pod waits, what runs goes on, it is no problem, 2 let go: the pod is bound."""
+    two_nodes.backend.execute([lasting(each) for each in spread_gang(two_nodes, "j1", 0)])
+    two_nodes.wait_until(is_in(GangState.RUNNING, "j1"))
+    two_nodes.backend.execute([CordonNode(node="node-1", is_cordoned=True)])
+    seen = two_nodes.wait_until(lambda seen: seen.cordons["node-1"])
+    assert seen.cordons == {"node-0": False, "node-1": True} and len(seen.cluster.workers) == 2
+    assert two_nodes.node("node-1")["spec"]["unschedulable"] is True
+    foreign(two_nodes, "later", {A: "1"})
+    eventually(lambda: "unschedulable" in str(two_nodes.api.get(f"{PODS_HERE}/later")["status"].get("conditions")))
+    two_nodes.backend.execute([CordonNode(node="node-1", is_cordoned=False)])
+    two_nodes.wait_until(lambda seen: not seen.cordons["node-1"])
+    eventually(lambda: two_nodes.api.get(f"{PODS_HERE}/later")["spec"].get("nodeName") == "node-1", 60)
+    assert is_in(GangState.RUNNING, "j1")(two_nodes.backend.observe())
+
+
+def test_a_cordon_of_other_people_stays_theirs(two_nodes: KubernetesHarness) -> None:
+    two_nodes.api.patch("/api/v1/nodes/node-1", {"spec": {"unschedulable": True}}, STRATEGIC)
+    seen = two_nodes.wait_until(lambda seen: len(seen.cluster.workers) == 1)
+    assert seen.cordons == {"node-0": False, "node-1": False}
+    two_nodes.backend.execute([CordonNode(node=name, is_cordoned=True) for name in ("node-0", "node-1")])
+    seen = two_nodes.wait_until(lambda seen: seen.cordons["node-0"])
+    assert not seen.cordons["node-1"]
+    problems = {node.name: node.problem for node in seen.cluster.nodes}
+    assert problems == {"node-0": "", "node-1": "it is cordoned in Kubernetes"}

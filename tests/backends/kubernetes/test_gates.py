@@ -39,7 +39,7 @@ class Stuck(Store):
     added: tuple[str, ...] = ()
 
     def merge(self, plural: str, key: str, body: Object, part: str) -> Object:
-        if self.is_stuck and plural == "pods" and part == "spec":
+        if self.is_stuck and plural == "pods" and not part:
             raise Failure(503, "", "the server is about to end")
         return super().merge(plural, key, body, part)
 

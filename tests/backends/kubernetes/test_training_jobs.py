@@ -16,6 +16,7 @@ import yaml
 from gavel.backends.kubernetes.api import Api, Object, Refused
 from gavel.backends.kubernetes.control_plane import ControlPlane
 from gavel.backends.kubernetes.kubelets import LocalKubelets
+from gavel.backends.kubernetes.rights import AGAIN_S
 from gavel.client import Client
 from gavel.daemon.training_jobs.definition import FOLDER, PLURAL
 from gavel.daemon.training_jobs.objects import FINALIZER
@@ -25,6 +26,7 @@ from tests.backends.kubernetes.clusters import ONE_NODE
 from tests.backends.kubernetes.test_service import service as kubernetes_service
 from tests.backends.kubernetes.training_jobs import (
     BODY,
+    LIMIT_S,
     MERGE,
     Served,
     a_plane_with_the_kind,
@@ -255,7 +257,7 @@ def test_the_rights_in_the_docs_are_enough(plane: ControlPlane, tmp_path: Path) 
         eventually(lambda: any('resources: ["trainingjobs"], verbs: ["list"]' in note for note in notes()))
         service.api.create(f"{RBAC}/clusterroles", blocks("rules:")[0])
         service.api.create(f"{RBAC}/clusterrolebindings", _binding())
-        eventually(lambda: not notes())
+        eventually(lambda: not notes(), AGAIN_S + LIMIT_S)
         service.create("first")
         service.until("first", state="QUEUED")
         service.change_spec("first", paused=True)

@@ -8,12 +8,15 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from gavel.backends.kubernetes.api import Api, Object, Refused
+from gavel.backends.kubernetes.cordons import is_cordoned_for_us, set_cordon
 from gavel.backends.kubernetes.kubelets import JSON_PATCH, NODES, PODS, STRATEGIC, NodeSpec
 from gavel.backends.kubernetes.pods import pod_of
+from gavel.backends.kubernetes.protocol import KubernetesSettings
 from gavel.backends.kubernetes.resources import apply_set
 from gavel.backends.kubernetes.rights import OF_GANGS, missing_rights
 from gavel.errors import BackendUnavailable
@@ -55,6 +58,10 @@ def _play(api: Api, kubeconfig: str) -> Iterator[Step]:
     nobody = Api(kubeconfig, "nobody", Counter())
     yield "a user without rights lists nodes", _refusal(lambda: nobody.get(NODES, limit="0"))
     yield "and patches the status of one", _refusal(lambda: apply_set(nobody, "n0", {A: 1}, "gavel"))
+    yield (
+        "and cordons one",
+        _refusal(lambda: set_cordon(nobody, "n0", KubernetesSettings(resources=()), is_cordoned=True)),
+    )
     yield "and creates a pod", _refusal(lambda: nobody.create(HERE, _pod("p9", {})))
     yield "it asks what it may", [len(missing_rights(each, OF_GANGS, "default")) for each in (api, nobody)]
 
@@ -86,6 +93,13 @@ def _patches(api: Api) -> Iterator[Step]:
         "uncordoned",
         api.patch(NODE, {"spec": {"unschedulable": None}}, STRATEGIC).get("spec", {}).get("unschedulable"),
     )
+    ours = KubernetesSettings(resources=(ACCELERATOR,))
+    closed = set_cordon(api, "n0", ours, is_cordoned=True)
+    yield "cordoned for an operator of Gavel", is_cordoned_for_us(closed, ours)
+    yield "seen by another namespace", is_cordoned_for_us(closed, replace(ours, namespace="other"))
+    opened = set_cordon(api, "n0", ours, is_cordoned=False)
+    yield "let go", [opened.get("spec", {}).get("unschedulable"), opened["metadata"].get("annotations") or {}]
+    yield "a node that is not there is cordoned", _refusal(lambda: set_cordon(api, "n9", ours, is_cordoned=True))
     unknown = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown"}
     silent = api.patch(STATUS, {"status": {"conditions": [unknown]}}, STRATEGIC)
     yield "not heard", [(each["type"], each["status"]) for each in silent["status"]["conditions"]]

@@ -6,7 +6,7 @@ import pytest
 
 from gavel.backends.several.region import Region
 from gavel.errors import BackendUnavailable, NotFound
-from gavel.ports import ExtendLease, ForgetGang, KeepCheckpoint, SetResources, StopGang
+from gavel.ports import CordonNode, ExtendLease, ForgetGang, KeepCheckpoint, SetResources, StopGang
 from gavel.types import GangOutcome, GangSeen, GangState
 from tests.backends.several.launches import gang
 from tests.backends.several.links import GRACE_S, SILENT_S, Services, State
@@ -205,6 +205,20 @@ def test_a_service_that_starts_while_a_region_is_cut_waits_for_it_a_while_only(s
     services.lines["eu"].become(State.UP)
     services.seen()
     assert regions(services) == {"eu", "us"}
+
+
+def test_a_cordon_is_that_of_a_node_s_own_region_and_is_not_made_later(services: Services) -> None:
+    """1 by the names of that region, 2 one that did not arrive is not kept: who decides asks again, or does not."""
+    own = services.lines["eu"].cluster
+    own.cordons = {own.observe().cluster.nodes[0].name: False}
+    (name,) = services.seen().cordons
+    services.backend.execute([CordonNode(node=name, is_cordoned=True)])
+    assert services.seen().cordons == {name: True} and name.endswith("@eu")
+    assert [*own.cordons.values()] == [True] and not services.lines["us"].cluster.cordons
+    services.lines["eu"].become(State.FAILS)
+    services.backend.execute([CordonNode(node=name, is_cordoned=False)])
+    services.lines["eu"].become(State.UP)
+    assert services.seen().cordons == {name: True}
 
 
 def test_names_without_a_region_and_what_a_backend_refuses_are_told(services: Services) -> None:

@@ -69,6 +69,11 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- if ne (dig "kubernetes" "training_jobs" "all" $settings) "off" }}true{{ end }}
 {{- end }}
 
+{{- define "gavel.cordons" -}}
+{{- $settings := include "gavel.settings" . | fromJson }}
+{{- if dig "kubernetes" "cordons" true $settings }}true{{ end }}
+{{- end }}
+
 {{- define "gavel.sharedDir" -}}
 {{- $settings := include "gavel.settings" . | fromJson }}
 {{- dig "kubernetes" "shared_dir" "/gavel" $settings }}
