@@ -1,9 +1,10 @@
-"""How long the two primitives, the matcher and the libraries take in process, on 1,000 nodes."""
+"""How long primitives, matcher and libraries take on 1,000 nodes; the paper's gangs and pairs on each cluster."""
 
 import statistics
 import time
 from collections.abc import Callable, Iterator
 
+from benchmarks import ephemeral_gangs, ephemeral_pairs
 from benchmarks.table import Row, run
 from gavel.ephemeral import GangRequest, InProcess, Member, ResourceTable, match, request_for
 from gavel.ephemeral.libraries import CoLocation, FairSharing, GangPool, Library, LoadBalancing, Share, Write, compose
@@ -25,6 +26,8 @@ def rows(quick: bool) -> Iterator[Row]:
     yield from matching(table, repetitions // 10)
     for name, library in libraries().items():
         yield Row(f"apply {name}", apply_ms(library, cluster), "ms")
+    yield from ephemeral_gangs.rows(quick)
+    yield from ephemeral_pairs.rows(quick)
 
 
 def matching(table: ResourceTable, repetitions: int) -> Iterator[Row]:

@@ -15,7 +15,9 @@ import argparse
 import json
 import mmap
 import os
+import random
 import socket
+import statistics
 import sys
 import tempfile
 import time
@@ -25,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from gavel.ephemeral.libraries import CoLocation, LoadBalancing
+from gavel.ephemeral.libraries import CoLocation, DataLocality, LoadBalancing, compose
 from gavel.ephemeral.libraries.primitives import Library
 from gavel_runtime import job
 
@@ -34,9 +36,11 @@ FEATURES = PLANES * SIDE * SIDE
 BYTES = BOARDS * FEATURES
 WEIGHTS = np.full(FEATURES, 0.01, dtype=np.float32)
 LIMIT_S = 60.0
+ROLES = ("evaluator", "generator")
 
 Values = npt.NDArray[np.float32]
 Evaluate = Callable[[npt.NDArray[np.uint8]], Values]
+Placement = tuple[Library, dict[str, int]]
 
 
 # --- the evaluator: one layer ------------------------------------------------------------------------------------
@@ -129,44 +133,63 @@ def receive(connection: socket.socket, into: memoryview) -> None:
         into = into[count:]
 
 
-# --- the job: the same pair, placed in two ways -----------------------------------------------------------------
+# --- the job: the same pairs, placed in several ways --------------------------------------------------------------
 
 
-def placements() -> dict[str, tuple[Library, dict[str, int]]]:
-    """Each with what a task requires. A node takes two tasks, so both placements are possible."""
-    slot = {f"{job.id}/slot": 1}
-    return {
-        "spread": (LoadBalancing(f"{job.id}/lb", slot), {**slot, f"{job.id}/lb": 1}),
-        "together": (CoLocation(f"{job.id}/pair", slot, tasks=2), {**slot, f"{job.id}/pair": 1}),
-    }
+def placements(pair: int, nodes: list[str], seed: int) -> dict[str, tuple[Placement, Placement]]:
+    """Where evaluator and generator of a pair go, by each way: a library, and what the task requires of it."""
+    slot, chance = {f"{job.id}/slot": 1}, random.Random(f"{seed}/{pair}")  # noqa: S311  a lot
+    balanced = LoadBalancing(f"{job.id}/lb", slot)
+    pairs = LoadBalancing(f"{job.id}/lb-pairs", slot, together=2)
+    near = compose(pairs, CoLocation(f"{job.id}/pair-{pair}", slot, tasks=2))
+    anywhere = [_at(f"random-{pair}-{role}", chance.choice(nodes)) for role in ROLES]
+    fixed = _at(f"static-{pair}", nodes[pair % len(nodes)])
+    asked = {"spread": (balanced, balanced), "together": (near, near), "random": anywhere, "static": (fixed, fixed)}
+    return {name: tuple((each, _requires(each, slot)) for each in both) for name, both in asked.items()}
 
 
-def play(name: str, moves: int) -> dict[str, object]:
-    """What the generator said of one placement."""
-    library, requires = placements()[name]
+def _at(name: str, node: str) -> Library:
+    return DataLocality(f"{job.id}/{name}", nodes=(node,))
+
+
+def _requires(library: Library, slot: dict[str, int]) -> dict[str, int]:
+    (asked,) = library.asks()
+    return {**slot, **asked.requires}
+
+
+def play(name: str, moves: int, pairs: int, seed: int) -> list[dict[str, object]]:
+    """What the generator of each pair said under one placement; the pairs play at the same time."""
     cluster = job.cluster()
-    for node in {each for each, names in cluster.get_cluster_state().items() if names}:
-        job.set_resource("slot", 2, node)
-    library.apply(cluster)
-    folder = Path(tempfile.mkdtemp(prefix=f"{name}-", dir="."))
-    program = [sys.executable, __file__, "--folder", str(folder), "--moves", str(moves), "--role"]
-    tasks = [job.launch([*program, role], requires=requires) for role in ("evaluator", "generator")]
+    nodes = sorted(each for each, names in cluster.get_cluster_state().items() if names)
+    for node in nodes:
+        job.set_resource("slot", 2 * pairs, node)
+    folders, tasks = [], []
+    for pair in range(pairs):
+        folders.append(Path(tempfile.mkdtemp(prefix=f"{name}-", dir=".")))
+        program = [sys.executable, __file__, "--folder", str(folders[-1]), "--moves", str(moves), "--role"]
+        for role, (library, requires) in zip(ROLES, placements(pair, nodes, seed)[name], strict=True):
+            library.apply(cluster)
+            tasks.append(job.launch([*program, role], requires=requires))
     codes = [task.wait(LIMIT_S) for task in tasks]
     if any(codes):
         raise SystemExit(f"{name}: exit codes {codes}")
-    return published(folder / "result.json")
+    return [published(folder / "result.json") for folder in folders]
 
 
-def run(moves: int) -> None:
-    """Both placements on rank 0; rank 1 only holds the second node."""
-    names, rates = tuple(placements()), {}
+def run(moves: int, pairs: int, names: list[str]) -> None:
+    """Each placement in turn on rank 0, for as many steps as the job has; rank 1 only holds the second node."""
+    rates: dict[str, list[float]] = {}
     for step in job.steps():
+        name = names[step % len(names)]
         if job.is_rank_zero:
-            result = play(names[step], moves)
-            rates[names[step]] = result["positions_per_s"]
-            print(f"{names[step]}: {result['positions_per_s']:,.0f} positions/s over {result['way']}", flush=True)
-    if len(rates) == len(names):
-        print(f"together is {rates['together'] / rates['spread']:.2f} times as fast; all of this is one machine")
+            results = play(name, moves, pairs, seed=step)
+            rate = sum(float(each["positions_per_s"]) for each in results)
+            ways = " and ".join(sorted({str(each["way"]) for each in results}))
+            rates.setdefault(name, []).append(rate)
+            print(f"{name}: {rate:,.0f} positions/s over {ways}", flush=True)
+    means = {name: statistics.mean(each) for name, each in rates.items()}
+    for name in [*means][1:]:
+        print(f"{name} is {means[name] / means[names[0]]:.2f} times as fast as {names[0]}; all of this is one machine")
 
 
 # --- by hand ----------------------------------------------------------------------------------------------------
@@ -210,7 +233,9 @@ def main() -> int:
     """The job, one of its tasks, or whoever submits it."""
     parser = argparse.ArgumentParser(description="An AlphaZero-like pair, spread and together.")
     parser.add_argument("--moves", type=int, default=2000, help="moves of each game")
-    parser.add_argument("--role", choices=("evaluator", "generator"), help=argparse.SUPPRESS)
+    parser.add_argument("--pairs", type=int, default=1, help="pairs that play at the same time")
+    parser.add_argument("--placements", default="spread,together", help="which, in this order, again and again")
+    parser.add_argument("--role", choices=ROLES, help=argparse.SUPPRESS)
     parser.add_argument("--folder", type=Path, help=argparse.SUPPRESS)
     asked = parser.parse_args()
     if asked.role == "evaluator":
@@ -218,7 +243,7 @@ def main() -> int:
     elif asked.role == "generator":
         generate(asked.folder, asked.moves)
     elif job.id:
-        run(asked.moves)
+        run(asked.moves, asked.pairs, asked.placements.split(","))
     else:
         return submit(asked.moves)
     return 0

@@ -23,6 +23,11 @@ pair-1: node-b node-b
 pair-2: node-b node-b
 pair-3: node-a node-a
 """,
+    "gang_by_hand": """\
+first:  True
+second: False
+second: True
+""",
     "gang": """\
 started: ['first-0', 'first-1', 'first-2']
 then:    ['second-0', 'second-1', 'second-2']

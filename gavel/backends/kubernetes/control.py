@@ -50,6 +50,7 @@ class Control(AllocationControl[PodAllocation]):
         self._seen = (-1, -1)
         self._counted: tuple[int, frozenset[str]] = (-1, frozenset())
         self._held_by_others: Mapping[str, Mapping[str, int]] = {}
+        self._named: frozenset[str] = frozenset()  # groups whose names have been applied
         self._applied: dict[str, tuple[dict[str, str], float]] = {}  # by node: what, and when (monotonic)
         self._pool = ThreadPoolExecutor(CALLS_AT_ONCE, thread_name_prefix="gavel-kubernetes")
         self._pods_path = f"/api/v1/namespaces/{quote(settings.namespace, safe='')}/pods"
@@ -156,6 +157,7 @@ class Control(AllocationControl[PodAllocation]):
         """
         with self.lock:
             wanted, is_whole = wanted_on_nodes(self._wanted.values(), self._settings.domain), self._is_whole
+            named = frozenset(self._wanted)
         now_s, due = time.monotonic(), dict[str, dict[str, str]]()
         for name, node in self._nodes.items():
             own = wanted.get(name, {}) if is_whole else {**node.own, **wanted.get(name, {})}
@@ -168,6 +170,7 @@ class Control(AllocationControl[PodAllocation]):
         for problem in self._all(lambda name: apply_set(self._api, name, due[name], self._settings.manager), due):
             self._apply_note = f"Kubernetes refuses extended resources on a node: {problem}"
         self._applied = {name: each for name, each in self._applied.items() if name in self._nodes}
+        self._named = named
 
     def _cordon(self) -> None:
         """Cordon the nodes that an operator of Gavel has closed, and let the others go; each again until it is seen."""
@@ -200,6 +203,8 @@ class Control(AllocationControl[PodAllocation]):
     def _submit(self, group: Group, epoch: int) -> None:
         if any(node not in self._nodes for node, _, _ in group.bundles):
             return  # the node has gone
+        if group.name not in self._named:
+            return  # wanted since: a pod that comes before its name is tried again by the scheduler only after a second
         made = PodAllocation.make(self.folder / "allocations", group, epoch)
         start = agent_start(made.folder, self._settings.orders_url, self._settings.certificates)
         bare = pods_for(group, start, names_of_gang(group, self._settings.domain), self._settings)

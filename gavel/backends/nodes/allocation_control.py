@@ -42,6 +42,7 @@ class AllocationControl(threading.Thread, Generic[A]):
         self._wanted: dict[str, Group] = {}
         self._is_whole = False
         self._cordons: dict[str, bool] = {}
+        self._shown: dict[str, tuple[ListedNode, ListedNode]] = {}
         self._epoch = 0
         self._taken: Mapping[str, Mapping[str, int]] = {}
         self._taken_before: Mapping[str, Mapping[str, int]] = {}
@@ -77,15 +78,24 @@ class AllocationControl(threading.Thread, Generic[A]):
         now_s = time.monotonic()
         with self.lock:
             problems = {node: text for node, (text, until_s) in self._problems.items() if until_s > now_s}
-            return tuple(
-                replace(
-                    node,
-                    problem=node.problem or problems.get(node.node_id, ""),
-                    taken=self._taken.get(node.node_id, {}),
-                )
-                for node, is_silent in self._listed()
-                if not (is_silent and self._has_silent_agent(node.node_id))
-            )
+            there = [
+                node for node, is_silent in self._listed() if not (is_silent and self._has_silent_agent(node.node_id))
+            ]
+            parts = {
+                node.node_id: (node, node.problem or problems.get(node.node_id, ""), self._taken.get(node.node_id, {}))
+                for node in there
+            }
+            self._shown = {name: self._as_shown(name, *part) for name, part in parts.items()}
+        return tuple(shown for _, shown in self._shown.values())
+
+    def _as_shown(
+        self, name: str, node: ListedNode, problem: str, taken: Mapping[str, int]
+    ) -> tuple[ListedNode, ListedNode]:
+        """Return the node as listed, and with its problem and what others use; the same object while it is so."""
+        listed, shown = self._shown.get(name, (None, node))
+        if listed is node and shown.problem == problem and shown.taken == taken:
+            return node, shown
+        return node, replace(node, problem=problem, taken=taken)
 
     def is_overtaken(self) -> bool:
         """Return True once a later service commands the agents: this one may decide nothing any more."""

@@ -41,6 +41,11 @@ class NodeView:
         """Return why its accelerators cannot be used, as the cluster or its agent says; "" if they can."""
         return self.node.problem or self.found_problem
 
+    @property
+    def shown(self) -> tuple[object, ...]:
+        """Return all of it that the scheduler is shown."""
+        return self.node, self.workers, self.problem, self.is_usable
+
     def take(self, answer: Answer) -> None:
         """Take an answer that has just come; its age is unknown, so the clock offset is only a lower bound."""
         self._bound_offset(answer)
@@ -72,6 +77,7 @@ class Fleet:
         self.nodes: dict[str, NodeView] = {}
         self.place_of: dict[WorkerId, tuple[str, Slot]] = {}
         self.cluster = Cluster()
+        self._made_of: tuple[frozenset[WorkerId], list[tuple[object, ...]]] = (frozenset(), [])
         self.asked_cordons: dict[str, bool] = {}  # of nodes
         self.gone: dict[str, str] = {}  # nodes that the cluster has lost -> the reason
 
@@ -86,9 +92,10 @@ class Fleet:
         for node_id, answer in seen.answers.items():
             if node_id in by_id:
                 by_id[node_id].take(answer)
-        cluster = self._cluster(in_use)
-        if cluster != self.cluster:
-            self.cluster = cluster
+        made_of = (frozenset(in_use), [view.shown for view in self.nodes.values()])
+        if made_of != self._made_of:
+            cluster, self._made_of = self._cluster(in_use), made_of
+            self.cluster = cluster if cluster != self.cluster else self.cluster
 
     @property
     def is_met(self) -> bool:
