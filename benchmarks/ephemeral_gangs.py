@@ -328,11 +328,11 @@ def _is_held(bench: Any) -> bool:
 def _in_the_framework(bench: Any, where: str, repetitions: int, is_placed: Callable[[], bool]) -> Iterator[Row]:
     """A gang as the service launches it: until it has all its places, and until all its processes execute."""
     placed_ms, started_ms = [], []
-    with ThreadPoolExecutor(1) as beside:
+    with ThreadPoolExecutor(1) as watcher:
         for _ in range(repetitions + 1):
             bench.clear()
             instructions, began_s = bench.launch([SIZE]), time.perf_counter()
-            placed = beside.submit(_when, is_placed)
+            placed = watcher.submit(_when, is_placed)
             bench.backend.execute(instructions)
             bench.until(1, GangState.RUNNING)
             started_ms.append(1000 * (time.perf_counter() - began_s))
