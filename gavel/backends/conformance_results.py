@@ -17,7 +17,7 @@ REPORTED = Report(
     step=7,
     steps=5,
     seconds=0.5,
-    checkpoint="1-7",
+    checkpoint="2-7",
     work=640.0,
     phases_s={"eval": 1.5},
     total_steps=STEPS,
@@ -30,16 +30,17 @@ REPORTED = Report(
     checkpoint_cost_s=0.25,
     time_to_loss_s=7200.0,
     note="a checkpoint could not be loaded",
+    restored="1-2",
 )
 WAITS_FOR_A_REQUEST = """until grep -q '"save_asked_s": *[1-9]' "$GAVEL_GANG_DIR/lease.json"; do sleep 0.05; done"""
 REPORTS = """
-mkdir -p "$GAVEL_CHECKPOINT_DIR/1-7"
+mkdir -p "$GAVEL_CHECKPOINT_DIR/2-7" "$GAVEL_CHECKPOINT_DIR/1-2"
 cat > "$GAVEL_GANG_DIR/reports.jsonl" <<'LINES'
-{"sequence": 1, "kind": "checkpoint", "step": 7, "steps": 5, "seconds": 0.5, "checkpoint": "1-7", "work": 640, \
+{"sequence": 1, "kind": "checkpoint", "step": 7, "steps": 5, "seconds": 0.5, "checkpoint": "2-7", "work": 640, \
 "phases": {"eval": 1.5}, "total_steps": 1000, "metrics": {"loss": 0.25}, "startup_s": 4.0, "restore_s": 0.75, \
 "checkpoint_s": 0.5, "checkpoint_bytes": 4096, "checkpoint_every_s": 90.0, "checkpoint_cost_s": 0.25, \
 "time_to_loss_s": 7200, \
-"note": "a checkpoint could not be loaded"}
+"note": "a checkpoint could not be loaded", "restored": "1-2"}
 LINES
 """
 SAVES = 'for each in 1-7 1-9; do mkdir -p "$GAVEL_CHECKPOINT_DIR/$each"; done'
@@ -116,13 +117,13 @@ def every_field_of_a_report_arrives(harness: Harness) -> None:
     reports: list[Report] = []
 
     def has_ended(seen: Observation) -> bool:
-        status = find(seen, "j1")
+        status = find(seen, "j1", 2)
         reports.extend(status.reports if status else ())
-        return is_in(GangState.ENDED, "j1")(seen)
+        return is_in(GangState.ENDED, "j1", generation=2)(seen)
 
-    start = launch(harness, "j1")
-    started = replace(start, argv=("sh", "-c", REPORTS), total_steps=None)
-    harness.backend.execute([resource(harness, "gang-j1-1"), started])
+    start = launch(harness, "j1", generation=2)
+    started = replace(start, argv=("sh", "-c", REPORTS), total_steps=None, start_step=4)
+    harness.backend.execute([resource(harness, "gang-j1-2", generation=2), started])
     harness.wait_until(has_ended)
     assert reports
     assert all(replace(each, is_representative=True) == REPORTED for each in reports)

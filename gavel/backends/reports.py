@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gavel.backends import machine
+from gavel.backends.checkpoint_retention import CHECKPOINT
 from gavel.backends.output import Mask, shortened
 from gavel.types import TOTAL_STEPS_MAX, Report, ReportKind
 
@@ -78,6 +79,8 @@ class ReportReader:
         """
         sequence = _whole(payload["sequence"], self._sequence + 1, 1 << 62)
         kind = ReportKind(payload["kind"])
+        note = _note(self._masked(payload.get("note", ""))) if sequence == 1 else ""
+        restored = self._restored(payload.get("restored")) if note else ""
         total_steps = self._total(payload)
         step = _whole(payload["step"], self._step, total_steps or TOTAL_STEPS_MAX)
         steps = _whole(payload.get("steps", 0), 0, step - self._step)
@@ -102,8 +105,26 @@ class ReportReader:
             checkpoint_every_s=_duration_or_none(payload.get("checkpoint_every_s")),
             checkpoint_cost_s=_duration_or_none(payload.get("checkpoint_cost_s")),
             time_to_loss_s=_duration_or_none(payload.get("time_to_loss_s"), TIME_TO_LOSS_MAX_S),
-            note=_note(self._masked(payload.get("note", ""))) if sequence == 1 else "",
+            note=note,
+            restored=restored,
         )
+
+    def _restored(self, name: Any) -> str:
+        """Return the checkpoint before the accepted one that the gang begins with; "": it begins with the accepted one.
+
+        The counts of its reports go on from there. Only a note makes it so, which is the event by which a job may go
+        back. Raises ValueError, TypeError.
+        """
+        if name is None:
+            return ""
+        match = CHECKPOINT.fullmatch(name)
+        if match is None or int(match[1]) >= self._generation or int(match[2]) >= self._step:
+            raise ValueError("not a checkpoint before the accepted one")
+        path = self._checkpoints / name
+        if path.is_symlink() or not path.is_dir():
+            raise ValueError("not a checkpoint of the job")
+        self._step = int(match[2])
+        return str(name)
 
     def _masked(self, reported: object) -> object:
         """Return a text, or an object with its names, without secrets; other values as they are."""

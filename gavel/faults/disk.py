@@ -5,6 +5,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
+from gavel.backends.checkpoint_retention import previous_checkpoint
 from gavel.types import JobId
 
 CONTENT = "step"
@@ -38,6 +39,11 @@ class CheckpointDisk:
                 return int(file.read())
         except (OSError, ValueError):
             return None
+
+    def before(self, job_id: JobId, name: str) -> str:
+        """Return the name of the checkpoint before this one, as a job is given it; "" if there is none."""
+        path = previous_checkpoint(self.root / job_id, name)
+        return path.name if path else ""
 
     def exists(self, job_id: JobId, name: str) -> bool:
         """Return True if the checkpoint is there, readable or not."""

@@ -34,7 +34,8 @@ class GangRun:
         self._ready: dict[str, SimulatedShard] = {}  # parts whose ranks have started
         plan = instruction.env.get(PLAN, "")
         self._rate = program.steps_per_s(instruction.accelerator_type, len(instruction.worker_ids), plan)
-        self._start_step = instruction.start_step
+        self._ranks = len(instruction.worker_ids)
+        self._fallen_back: dict[str, str] = {}  # what is reported of a checkpoint that could not be loaded
         self._accepted = instruction.checkpoint
         self._steps = float(instruction.start_step)
         self._saved = instruction.start_step
@@ -57,7 +58,7 @@ class GangRun:
             return
         self._ready[shard.node_name] = shard
         if self._ready.keys() == self._nodes and self._begins():
-            self._report("progress", max(self._start_step, self._whole_steps()), more={"startup_s": STARTUP_S})
+            self._report("progress", self._whole_steps(), more={"startup_s": STARTUP_S, **self._fallen_back})
             self.resume()
 
     def signalled(self) -> None:
@@ -192,11 +193,16 @@ class GangRun:
         """Begin at the accepted checkpoint; a single rank falls back to the one before, a gang of several fails."""
         if self._accepted is None:
             return True
-        step = self._disk.read(self.key[0], self._accepted)
-        if step is None and len(self._nodes) > 1:
+        name = self._accepted
+        step = self._disk.read(self.key[0], name)
+        if step is None and self._ranks == 1:
+            name = self._disk.before(self.key[0], name)
+            step = self._disk.read(self.key[0], name) if name else None
+            self._fallen_back = {"note": f"{self._accepted} could not be loaded", "restored": name}
+        if step is None:
             self._exit(ENDS_ONE)
             return False
-        self._steps = float(step or 0)
+        self._steps, self._saved, self._reported = float(step), step, step
         return True
 
     def _save(self, kind: str = "checkpoint") -> None:

@@ -24,7 +24,7 @@ from gavel.store import (
 )
 from gavel.store.samples import SimulationStore, WholeStore, refused, round_record, same, spec
 from gavel.types import Cluster, InfeasibleType, Job, JobState, Node, StartupTimes, Tier, Worker
-from gavel.types.checkpoints import CHECKPOINT_GONE
+from gavel.types.checkpoints import CHECKPOINT_GONE, CHECKPOINT_UNREADABLE
 
 
 def _submit(store: SimulationStore, now_s: float = 1.0, **over: Any) -> Job:
@@ -211,11 +211,12 @@ def progress_never_goes_back(store: SimulationStore) -> None:
         with refused(InvariantViolated):
             _commit(store, replace(other, generation=1), each)
     assert store.job(other.id) == other and store.job(job.id).generation == 5
-    gone = JobEvent(job_id=job.id, at_s=2.0, kind=CHECKPOINT_GONE, message="m")
-    back = replace(job, generation=5, steps_done=4)
-    store.commit(store.snapshot().version, Changes(jobs=(back,), events=(gone,)))
-    assert store.job(job.id).steps_done == 4
-    _commit(store, replace(job, generation=5, steps_done=50))
+    for kind in (CHECKPOINT_GONE, CHECKPOINT_UNREADABLE):
+        lost = JobEvent(job_id=job.id, at_s=2.0, kind=kind, message="m")
+        back = replace(job, generation=5, steps_done=4)
+        store.commit(store.snapshot().version, Changes(jobs=(back,), events=(lost,)))
+        assert store.job(job.id).steps_done == 4
+        _commit(store, replace(job, generation=5, steps_done=50))
     _commit(store, replace(job, generation=5, steps_done=50, state=JobState.FAILED))
     with refused(InvariantViolated):
         _commit(store, replace(job, generation=5, steps_done=50, state=JobState.QUEUED))

@@ -32,7 +32,7 @@ from gavel.types import (
     Tier,
     User,
 )
-from gavel.types.checkpoints import CHECKPOINT_GONE
+from gavel.types.checkpoints import CHECKPOINT_GONE, CHECKPOINT_UNREADABLE
 
 DEFAULT_TIER = Tier(name="default")
 KEEP_ROUNDS = 2000
@@ -82,8 +82,8 @@ class Progress:
 
 
 def gone_checkpoints(events: Iterable[JobEvent]) -> frozenset[JobId]:
-    """Return the jobs whose accepted checkpoint is gone, as these events say."""
-    return frozenset(event.job_id for event in events if event.kind == CHECKPOINT_GONE)
+    """Return the jobs whose accepted checkpoint is gone, or cannot be loaded, as these events say."""
+    return frozenset(event.job_id for event in events if event.kind in (CHECKPOINT_GONE, CHECKPOINT_UNREADABLE))
 
 
 def check_progress(job_id: JobId, before: Progress, after: Progress, *, is_gone: bool = False) -> None:

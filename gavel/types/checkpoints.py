@@ -4,7 +4,8 @@ from dataclasses import dataclass
 
 WRITTEN_MAX = 5  # that a job remembers
 CHECKPOINT_GONE = "checkpoint.gone"
-"""The event of a job that goes back to an older checkpoint or its start: without it no commit takes steps away."""
+CHECKPOINT_UNREADABLE = "checkpoint.unreadable"
+"""The events of a job that goes back to an older checkpoint or its start: without one no commit takes steps away."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

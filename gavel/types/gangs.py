@@ -68,6 +68,7 @@ class Report:
     phases_s: Mapping[str, float] = field(default_factory=dict)
     metrics: Mapping[str, float] = field(default_factory=dict)
     note: str = ""  # which checkpoint could not be loaded
+    restored: str = ""  # the one before it, with which the gang begins instead
     is_representative: bool = True
     accelerator_memory_bytes: int = 0
     startup_s: float | None = None

@@ -66,8 +66,7 @@ class Leader:
         self._meter = Meter()
         self._checkpoint_s = begun.restore_s
         self.step = self._start = begun.step
-        self._accepted = self._saved = setting.start_step
-        self._does_again = self.step < self._accepted
+        self._saved = begun.step
         self._stop_step, self._report_every_s = setting.stop_step, setting.report_every_s
         self._is_measured = total is not None
         self._end = sys.maxsize if total is None else max(self.step, total)
@@ -84,7 +83,9 @@ class Leader:
     def _begin(self, begun: Resumed) -> None:
         """Show the service that this program counts its steps, and how it began."""
         times_s = {"startup_s": round(begun.startup_s, 6), "restore_s": round(begun.restore_s, 6)}
-        self._write("progress", self._accepted, (0, 0.0, 0.0), more={**times_s, **_filled(note=begun.note)})
+        restored = begun.folder.name if begun.note and begun.folder else ""
+        fallen_back = _filled(note=begun.note, restored=restored)
+        self._write("progress", self._start, (0, 0.0, 0.0), more={**times_s, **fallen_back})
 
     def order(self) -> bytes:
         """Return GO when the gang may do the next step; SAVE if it must write a checkpoint first; END, STOP.
@@ -190,7 +191,7 @@ class Leader:
     def save(self, save: Save) -> None:
         """Write the checkpoint that SAVE asked for, and report it once it is on the disk: now, or by a later call."""
         assert self._begun is not None
-        self._writing = Writing(self._begun, self.step, self._take(self.step))
+        self._writing = Writing(self._begun, self.step, self._take())
         self._saved = self.step
         began_s = boottime_s()
         try:
@@ -227,20 +228,13 @@ class Leader:
             more["time_to_loss_s"] = round(min(self._time_to_loss_s, _TIME_TO_LOSS_MAX_S), 3)
         self._write("checkpoint", writing.step, writing.measured, more=more, durable=True)
 
-    def _take(self, step: int) -> Measured:
-        """Return what was trained since the last call; nothing for steps up to the accepted checkpoint, done again."""
+    def _take(self) -> Measured:
+        """Return what was trained since the last call."""
         measured = self._meter.take()
-        if not self._is_measured:
-            return (0, 0.0, 0.0)
-        if not self._does_again:
-            return measured
-        self._does_again = step < self._accepted
-        return (0, 0.0, 0.0)
+        return measured if self._is_measured else (0, 0.0, 0.0)
 
     def _report(self, kind: str, step: int, *, durable: bool = False) -> None:
-        measured = self._take(step)
-        if step >= self._accepted:
-            self._write(kind, step, measured, durable=durable)
+        self._write(kind, step, self._take(), durable=durable)
 
     def _write(
         self,

@@ -118,6 +118,39 @@ def test_a_checkpoint_that_exists_is_named(path: Path) -> None:
     assert reader(path).read()[0].checkpoint == "7-20"
 
 
+def test_a_gang_that_begins_with_the_checkpoint_before_counts_from_there(path: Path) -> None:
+    (path.parent / "checkpoints" / "6-4").mkdir(parents=True)
+    (path.parent / "checkpoints" / "7-6").mkdir()
+    write(path, line(step=4, steps=0, restored="6-4", note="10 could not be loaded"))
+    write(path, line(sequence=2, step=6, steps=2, kind="checkpoint", checkpoint="7-6"))
+    first, second = reader(path).read()
+    assert (first.step, first.restored, second.step, second.checkpoint, second.restored) == (4, "6-4", 6, "7-6", "")
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"step": 3, "restored": "6-4"},
+        {"step": 4, "restored": "6-3"},
+        {"step": 4, "restored": "7-4"},
+        {"step": 4, "restored": "5-4"},
+        {"step": 12, "restored": "6-12"},
+        {"step": 4, "restored": "../6-4"},
+        {"step": 4, "restored": 4},
+        {"step": 4, "restored": ""},
+        {"step": 4, "restored": "6-4", "sequence": 2},
+        {"step": 4, "restored": "6-4", "note": ""},
+    ],
+)
+def test_what_is_no_checkpoint_before_the_accepted_one_is_no_report(path: Path, bad: dict[str, Any]) -> None:
+    """Of a later step, not there, this gang's own, not before it, no name, and later than the first report."""
+    for name in ("6-4", "6-12", "7-4"):
+        (path.parent / "checkpoints" / name).mkdir(parents=True)
+    write(path, line(**{"steps": 0, "note": "10 could not be loaded", **bad}))
+    read = reader(path)
+    assert read.read() == () and read.malformed == 1
+
+
 def test_metrics_that_are_no_numbers_are_left_out(path: Path) -> None:
     metrics = {"loss": 1.5, "nan": math.nan, "text": "x", "huge": 10**400, "flag": True, "n" * 65: 1.0, "count": 3}
     unprintable = {"\ud800": 1.0, "a\0b": 1.0, "": 1.0, "\x1b[31m": 1.0}  # a database stores no such names

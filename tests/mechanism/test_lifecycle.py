@@ -6,6 +6,7 @@ from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Launched, Reported
 from gavel.mechanism.jobs.lifecycle import METRIC_NAMES_MAX, TABLE, account_time, ended, step, take_reports
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, Job, JobState, Report, ReportKind
+from gavel.types.copying import changed
 from tests.builders import a_job
 
 
@@ -124,6 +125,19 @@ def test_only_a_checkpoint_moves_the_steps_that_are_done() -> None:
     assert (job.steps_done, job.steps_reported, job.checkpoint) == (40, 55, "1-40")
     assert job.metrics == {"loss": 0.5}
     assert take_reports(job, Reported(at_s=0.0, generation=1, reports=reports)) == job
+
+
+def test_a_job_whose_checkpoint_cannot_be_loaded_is_back_at_the_one_before() -> None:
+    """What is done again counts, though it does not reach the step of the lost one; only a first report does that."""
+    job = changed(a_leased_job(generation=3), steps_done=40, steps_reported=40, checkpoint="2-40")
+    back = Report(sequence=1, kind=ReportKind.PROGRESS, step=25, restored="1-25", note="2-40 could not be loaded")
+    saved = Report(sequence=2, kind=ReportKind.CHECKPOINT, step=31, checkpoint="3-31")
+    after = take_reports(job, Reported(at_s=0.0, generation=3, reports=(back,)))
+    assert (after.steps_done, after.steps_reported, after.checkpoint) == (25, 25, "1-25")
+    after = take_reports(after, Reported(at_s=1.0, generation=3, reports=(saved,)))
+    assert (after.steps_done, after.checkpoint) == (31, "3-31")
+    late = Report(sequence=3, kind=ReportKind.PROGRESS, step=31, restored="1-25")
+    assert take_reports(after, Reported(at_s=2.0, generation=3, reports=(late,))).checkpoint == "3-31"
 
 
 def test_reports_of_another_token_or_beyond_the_total_change_nothing() -> None:

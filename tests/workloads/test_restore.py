@@ -1,4 +1,4 @@
-"""A checkpoint that cannot be loaded: the one before it is, and the steps between are done again and not reported."""
+"""A checkpoint that cannot be loaded: the one before it is, and the job goes on from there."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -25,14 +25,26 @@ def test_the_one_before_is_loaded_and_its_later_steps_are_done_again(gang: Gang)
     note = "Checkpoint 6-20 could not be loaded. "
     assert f"gavel: {note}" in outputs[0]
     first, *later = gang.reports()
-    assert (first["step"], first["steps"]) == (20, 0) and first["note"].startswith(note)
+    assert (first["step"], first["steps"], first["restored"]) == (10, 0, "5-10") and first["note"].startswith(note)
     assert "The job goes on from 5-10, the one before it, and does the steps after 10 again." in first["note"]
     assert "The error was: JSONDecodeError: " in first["note"] and "The error was: JSONDecodeError: " in outputs[0]
-    assert all(report["step"] >= 20 and "note" not in report for report in later)
-    steps = [20, *(report["step"] for report in later)]
+    assert all("note" not in report and "restored" not in report for report in later)
+    steps = [10, *(report["step"] for report in later)]
     spans = [after - before for before, after in pairwise(steps)]
     assert all(report["steps"] <= span for report, span in zip(later, spans, strict=True))
     assert later[-1]["kind"] == "finished" and gang.names()[-1] == "7-60"
+
+
+def test_what_is_done_again_is_saved_when_the_lease_ends_before_the_accepted_step(gang: Gang) -> None:
+    """Else each gang would begin at the same checkpoint again, and lose what it has done."""
+    given = {"total": 1000, "start": 900, "checkpoint": kept(gang, "6-900", "[0, 1")}
+    previous = kept(gang, "5-10", str(list(range(10))))
+    running = gang.start(counting(0.02), **given, GAVEL_PREVIOUS_CHECKPOINT=str(previous))  # type: ignore[arg-type]
+    until(lambda: any(report["step"] > 10 for report in gang.reports()))
+    gang.lease(0.0)
+    running.finish()
+    (saved,) = [report for report in gang.reports() if report["kind"] == "checkpoint"]
+    assert 10 < saved["step"] < 900 and (gang.checkpoints / saved["checkpoint"]).is_dir()
 
 
 def test_without_one_before_the_job_fails_with_the_name_of_the_checkpoint(gang: Gang) -> None:

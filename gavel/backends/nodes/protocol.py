@@ -15,7 +15,7 @@ from gavel.backends.nodes.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Load, Report, Term, WorkerId
 
-PROTOCOL = 12
+PROTOCOL = 13
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 EPOCH_BITS = 48  # bits of the milliseconds below the generation

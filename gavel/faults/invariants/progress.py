@@ -13,13 +13,18 @@ class Progress(Invariant):
         """Check every job of the commit against its state before."""
         for job_id, after in commit.after.items():
             before = commit.before.get(job_id)
-            if before is not None and (after.steps_done, after.generation) < (before.steps_done, 0):
+            has_fallen = before is not None and after.steps_done < before.steps_done
+            if before is not None and has_fallen and not self._is_lost(evidence, before):
                 raise self.fail(f"job {job_id} went from step {before.steps_done} back to {after.steps_done}")
             if before is not None and after.generation < before.generation:
                 raise self.fail(f"job {job_id} went from generation {before.generation} to {after.generation}")
             if after.total_steps is not None and after.steps_done > after.total_steps:
                 raise self.fail(f"job {job_id} has done {after.steps_done} of {after.total_steps} steps")
             self._check_checkpoint(evidence, after)
+
+    def _is_lost(self, evidence: Evidence, job: Job) -> bool:
+        """Whether the disk has lost what it said to have written: then a job goes on from the checkpoint before."""
+        return job.checkpoint is not None and evidence.disk.read(job.id, job.checkpoint) is None
 
     def _check_checkpoint(self, evidence: Evidence, job: Job) -> None:
         if job.checkpoint is None or job.state.is_terminal:

@@ -150,7 +150,20 @@ def _training_since_s(first: Report, event: Reported) -> float:
     return event.started_at_s + first.startup_s + (first.restore_s or 0.0)
 
 
+def _back_at_restored(job: Job, report: Report) -> Job:
+    """Return the job, back at the checkpoint that its gang began with since the accepted one could not be loaded.
+
+    Else each of its gangs would begin there, and nothing would count that does not pass the accepted step in one lease.
+    """
+    is_back = report.restored and report.note and not job.has_reported
+    step = int(report.restored.partition("-")[2]) if is_back else job.steps_done
+    if step >= job.steps_done:
+        return job
+    return changed(job, checkpoint=report.restored, steps_done=step, steps_reported=step)
+
+
 def _after_report(job: Job, report: Report, at_s: float) -> Job:
+    job = _back_at_restored(job, report)
     values: dict[str, object] = {
         "report_sequence": report.sequence,
         "steps_reported": max(job.steps_reported, report.step),

@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order
 
-SHAPE = (12, "38e0cfaf8dfb")
+SHAPE = (13, "cab4afc34bd2")
 """The protocol, and a digest of the fields of its messages."""
 
 
