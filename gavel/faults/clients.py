@@ -77,6 +77,8 @@ class Clients:
         """Send the request, again and again until it is answered."""
         if self._is_closed and request.kind in HOLDS_UP:
             return
+        if request.kind is Request.SUBMIT:
+            self._ledger.attempted.add(f"key-{request.target}")
         try:
             if self._is_store_down():
                 raise StoreUnavailable("the database cannot be used now")
@@ -112,7 +114,6 @@ class Clients:
 
     def _submit(self, request: ClientRequest) -> Callable[[], None]:
         key = f"key-{request.target}"
-        self._ledger.attempted.add(key)
         program = self._programs[request.target]
         after = () if program.after is None else (self._job_id(program.after),)
         spec = replace(spec_of(program, request.target), after=after)

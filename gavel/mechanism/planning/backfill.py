@@ -17,7 +17,7 @@ from gavel.mechanism.cluster.nodes import usable
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.caps import is_capped
 from gavel.mechanism.planning.invariants import check_plan, needs_are_met
-from gavel.mechanism.planning.placing import chosen_and_placed, needs_of
+from gavel.mechanism.planning.placing import chosen_and_placed, needs_of, together
 from gavel.mechanism.planning.planner import Ledger, SelectionProblem
 from gavel.mechanism.planning.problem import Estimate, as_known, rates_of
 from gavel.mechanism.planning.switch_costs import pays_a_start
@@ -297,7 +297,10 @@ def _early(gap: Gap, waiting: set[JobId], workers: FreeWorkers) -> list[Lease]:
     ]
     if workers.held:
         room = workers.layout().room()
-        leases = [lease for lease in leases if room.hold(lease.worker_ids, gap.jobs[lease.job_id].spec.needs)]
+        gangs = dict.fromkeys((lease.combination, lease.worker_ids) for lease in leases)
+        needs = {members: together([gap.jobs[each].spec.needs for each in members]) for members, _ in gangs}
+        placed = {members for members, ids in gangs if room.hold(ids, needs[members])}
+        leases = [lease for lease in leases if lease.combination in placed]
     return [_now(gap, lease) for lease in leases]
 
 

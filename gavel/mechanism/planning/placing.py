@@ -54,7 +54,7 @@ def _placed(
     gangs = [(row, layout.types[column], sizes[members[row][0]]) for row, column in chosen.items()]
     of_row: dict[int, Needs] = {}
     if needs:
-        of_row = {row: _together([needs[job] for job in jobs]) for row, jobs in members.items()}
+        of_row = {row: together([needs[job] for job in jobs]) for row, jobs in members.items()}
     return place(
         gangs,
         layout,
@@ -67,7 +67,8 @@ def _placed(
     )
 
 
-def _together(needs: Sequence[Needs]) -> Needs:
+def together(needs: Sequence[Needs]) -> Needs:
+    """Return what each worker of a gang needs, or of two gangs that share their workers."""
     return needs[0] if len(needs) == 1 else needs[0].colocated_with(needs[1])
 
 
