@@ -1,6 +1,6 @@
 """AlphaZero-like pairs of a board generator and an evaluator (ESCHER, SoCC '22, section 6), placed in three ways.
 
-Two pairs on a service that poses as two nodes: each task on a node drawn by lot, each pair on a node that somebody
+Two pairs on a service that poses as two nodes: each task on a random node, each pair on a node that somebody
 wrote down, and co-located pairs that are balanced, by libraries. All nodes are this machine: what differs is whether
 boards travel over loopback TCP or lie in shared memory, and not how full a node is.
 """

@@ -138,7 +138,7 @@ def receive(connection: socket.socket, into: memoryview) -> None:
 
 def placements(pair: int, nodes: list[str], seed: int) -> dict[str, tuple[Placement, Placement]]:
     """Where evaluator and generator of a pair go, by each way: a library, and what the task requires of it."""
-    slot, chance = {f"{job.id}/slot": 1}, random.Random(f"{seed}/{pair}")  # noqa: S311  a lot
+    slot, chance = {f"{job.id}/slot": 1}, random.Random(f"{seed}/{pair}")  # noqa: S311  no secret
     balanced = LoadBalancing(f"{job.id}/lb", slot)
     pairs = LoadBalancing(f"{job.id}/lb-pairs", slot, together=2)
     near = compose(pairs, CoLocation(f"{job.id}/pair-{pair}", slot, tasks=2))

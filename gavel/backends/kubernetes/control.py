@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from gavel.backends.kubernetes.allocation import PodAllocation
 from gavel.backends.kubernetes.api import Api, Object, Refused
-from gavel.backends.kubernetes.cordons import Cordoning
+from gavel.backends.kubernetes.cordons import Cordoning, set_cordon
 from gavel.backends.kubernetes.gates import Holding, make_pod_group, open_gate, served
 from gavel.backends.kubernetes.nodes import Node, node_of, taken_of
 from gavel.backends.kubernetes.pod_warnings import PODS_AT_ONCE, warning_of
@@ -57,7 +57,7 @@ class Control(AllocationControl[PodAllocation]):
         self._rights = Rights(self._api, (*OF_GANGS, OF_EVENTS), settings.namespace)
         self._served, self._served_at_s = Holding(), -math.inf
         self._lacks_accelerators, self._apply_note, self._cordon_note = "", "", ""
-        self._cordoning = Cordoning(self._api, settings)
+        self._cordoning = Cordoning()
 
     def run(self) -> None:
         """Serve until it is closed; what fails is tried again."""
@@ -178,7 +178,11 @@ class Control(AllocationControl[PodAllocation]):
             asked = {name: each for name, each in self._cordons.items() if name in self._nodes}
         closed = {name for name in asked if self._nodes[name].is_closed}
         due = self._cordoning.due(asked, closed)
-        refused = self._all(lambda name: self._cordoning.set(name, is_cordoned=due[name]), due)
+
+        def call(name: str) -> object:
+            return set_cordon(self._api, name, self._settings, is_cordoned=due[name])
+
+        refused = self._all(call, due)
         if due or not asked:
             self._cordon_note = f"Kubernetes refuses the cordon of a node: {refused[0]}" if refused else ""
 

@@ -35,8 +35,7 @@ def set_cordon(api: Api, node: str, settings: KubernetesSettings, *, is_cordoned
 class Cordoning:
     """Knows which cordons are to be set now."""
 
-    def __init__(self, api: Api, settings: KubernetesSettings) -> None:
-        self._api, self._settings = api, settings
+    def __init__(self) -> None:
         self._set_at_s: dict[tuple[str, bool], float] = {}  # by node and what was asked (monotonic)
 
     def due(self, asked: Mapping[str, bool], closed: Collection[str]) -> dict[str, bool]:
@@ -50,7 +49,3 @@ class Cordoning:
         due = {each for each in wanted if now_s - self._set_at_s.get(each, -math.inf) > AGAIN_S}
         self._set_at_s |= dict.fromkeys(due, now_s)
         return dict(due)
-
-    def set(self, node: str, *, is_cordoned: bool) -> Object:
-        """Return the node with our cordon, or without. Raises Refused, BackendUnavailable."""
-        return set_cordon(self._api, node, self._settings, is_cordoned=is_cordoned)
