@@ -111,11 +111,10 @@ class Terminal:
         """Pass on what is printed, and keep the end of it. More is read once all who are attached have taken it."""
         printed = asyncio.StreamReader()
         file = os.fdopen(os.dup(self._master), "rb", 0)
-        await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(printed), file)
-        with suppress(OSError):  # EIO: no program has the terminal any more
-            while chunk := await printed.read(CHUNK_BYTES):
-                self._recent = (self._recent + chunk)[-RECENT_BYTES:]
-                await self._send(frame(OUTPUT, chunk))
+        await asyncio.get_running_loop().connect_read_pipe(lambda: Printed(printed), file)
+        while chunk := await printed.read(CHUNK_BYTES):
+            self._recent = (self._recent + chunk)[-RECENT_BYTES:]
+            await self._send(frame(OUTPUT, chunk))
 
     async def _send(self, message: bytes) -> None:
         await asyncio.gather(*(self._send_to(each, message) for each in tuple(self._attached)))
@@ -127,6 +126,14 @@ class Terminal:
         except (OSError, asyncio.TimeoutError):
             self._attached.discard(writer)
             writer.transport.abort()
+
+
+class Printed(asyncio.StreamReaderProtocol):
+    """Takes EIO, said once no program has the terminal any more, as the end: what came before it is still read."""
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what is read, whatever the error is."""
+        super().connection_lost(None)
 
 
 async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[tuple[bytes, bytes]]:

@@ -1,5 +1,7 @@
 """The terminal of a job: one shell for all who show the gang's key, whatever becomes of their connections."""
 
+import asyncio
+import errno
 import json
 import os
 import re
@@ -214,6 +216,19 @@ def test_a_program_of_the_job_may_be_in_it(tmp_path: Path) -> None:
         one.types("ann\n")
         one.sees("[\r\n]ann")
         assert one.ends() == 0
+
+
+def test_what_a_program_printed_last_is_read_though_nobody_has_the_terminal_any_more() -> None:
+    """On a busy machine the error comes before the output has been taken."""
+
+    async def left() -> bytes:
+        printed = asyncio.StreamReader()
+        protocol = terminal.Printed(printed)
+        protocol.data_received(b"ann")
+        protocol.connection_lost(OSError(errno.EIO, "no program has it"))
+        return await printed.read()
+
+    assert asyncio.run(left()) == b"ann"
 
 
 def nothing(home: Path) -> None:
