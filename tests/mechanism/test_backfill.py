@@ -241,8 +241,12 @@ def gaps(draw: st.DrawFn) -> Gap:
             if is_leased or draw(st.integers(0, 3)) == 0:
                 gangs.append(a_gang(name, generation, workers))
         if len(later[next_kind]) >= size and draw(st.booleans()):
-            workers = [later[next_kind].pop() for _ in range(size)]
-            ahead.append(a_lease(name, max(planned, generation) + 1, *workers, expires_at_s=20.0, round_index=4))
+            workers, next_one = [later[next_kind].pop() for _ in range(size)], max(planned, generation) + 1
+            ahead.append(a_lease(name, next_one, *workers, expires_at_s=20.0, round_index=4))
+            if draw(st.integers(0, 3)) == 0:  # it was in force before the clock was set back, and amended then
+                ahead[-1] = replace(ahead[-1], starts_at_s=15.0)
+                before = draw(st.integers(max(1, generation), next_one - 1))
+                ahead.append(a_lease(name, before, *workers, expires_at_s=15.0, round_index=4))
     alive = [job for job in jobs if draw(st.integers(0, 5)) > 0]
     waiting = [job for job in alive if job.is_wanted]
     next_plan = a_plan(ahead, starts_at_s=10.0, index=4) if draw(st.booleans()) else None

@@ -5,6 +5,7 @@ round's own end. These leases come on top of the target fractions, so nothing is
 job cannot be preempted, what it is given lasts, so the policy is asked anew about those that wait and what is free.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -160,10 +161,9 @@ def backfill(gap: Gap) -> RoundPlan | None:
     waiting = [job for job in gap.waiting if job.id not in served and job.state is JobState.QUEUED]
     if not waiting or taken.issuperset(worker.id for worker in gap.cluster.workers):
         return None
-    ahead = gap.ahead.leases if gap.ahead else ()
-    expected = {lease.job_id for lease in ahead if _is_expected(lease, gap.jobs)}
+    expected = _expected(gap)
     workers = FreeWorkers(cluster=gap.cluster, taken=frozenset(taken), held=_held_with_needs(gap, live))
-    early = _early(gap, expected.intersection(job.id for job in waiting), workers)
+    early = _early(gap, expected, {job.id for job in waiting}, workers)
     workers = workers.without([(lease.worker_ids, gap.jobs[lease.job_id].spec.needs) for lease in early])
     given = _given(gap, [job for job in waiting if job.id not in expected], workers)
     if not early and not given:
@@ -268,8 +268,18 @@ def _filled(
     return {rows[index]: workers for index, workers in sorted(placed.items())}
 
 
-def _is_expected(lease: Lease, jobs: Mapping[JobId, Job]) -> bool:
-    return lease.job_id in jobs and lease.generation > jobs[lease.job_id].generation
+def _expected(gap: Gap) -> dict[JobId, Lease]:
+    """The lease with which each job's next gang is expected in the next round.
+
+    Its last one: a next round that was in force before the clock was set back may have two of a job, one after the other.
+    """
+    leases = sorted(gap.ahead.leases, key=attrgetter("generation")) if gap.ahead else ()
+    jobs = gap.jobs
+    return {
+        lease.job_id: lease
+        for lease in leases
+        if lease.job_id in jobs and lease.generation > jobs[lease.job_id].generation
+    }
 
 
 def _held(gangs: Iterable[GangSeen]) -> set[WorkerId]:
@@ -287,13 +297,16 @@ def _held_with_needs(gap: Gap, live: Sequence[Lease]) -> tuple[Held, ...]:
     return (*held, ((), NO_NEEDS))  # never empty: what is given now is added to it
 
 
-def _early(gap: Gap, waiting: set[JobId], workers: FreeWorkers) -> list[Lease]:
+def _early(gap: Gap, expected: Mapping[JobId, Lease], waiting: set[JobId], workers: FreeWorkers) -> list[Lease]:
     """Leases of the next round whose workers are all free already; a packed pair starts early together or not."""
     there = {worker.id for worker in gap.cluster.workers} - workers.taken
+    of_members = Counter(lease.combination for lease in expected.values())
     leases = [
         lease
-        for lease in (gap.ahead.leases if gap.ahead else ())
-        if waiting.issuperset(lease.combination) and there.issuperset(lease.worker_ids)
+        for lease in expected.values()
+        if waiting.issuperset(lease.combination)
+        and of_members[lease.combination] == len(lease.combination)
+        and there.issuperset(lease.worker_ids)
     ]
     if workers.held:
         room = workers.layout().room()
