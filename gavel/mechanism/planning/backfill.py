@@ -271,7 +271,7 @@ def _filled(
 def _expected(gap: Gap) -> dict[JobId, Lease]:
     """The lease with which each job's next gang is expected in the next round.
 
-    Its last one: a next round that was in force before the clock was set back may have two of a job, one after the other.
+    Its last one: a next round that was in force before the clock was set back may have two, one after the other.
     """
     leases = sorted(gap.ahead.leases, key=attrgetter("generation")) if gap.ahead else ()
     jobs = gap.jobs
