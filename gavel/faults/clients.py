@@ -129,14 +129,14 @@ class Clients:
     def _job_id(self, job: int) -> JobId:
         job_id = self._ledger.submitted.get(f"key-{job}")
         if job_id is None:
-            raise StoreUnavailable("its user waits for the answer of another submit first")
+            raise StoreUnavailable("its user waits for the answer of the submit first")
         return job_id
 
     def _ask(self, request: ClientRequest) -> Callable[[], None]:
-        job_id = self._ledger.submitted.get(f"key-{request.target}")
-        now_s = self._clock.wall_s()
-        if job_id is None:
+        key, now_s = f"key-{request.target}", self._clock.wall_s()
+        if key not in self._ledger.attempted:
             return lambda: None
+        job_id = self._job_id(request.target)
         action = self._asked(job_id, request, now_s)
         return lambda: self._note(job_id, action)
 

@@ -334,8 +334,12 @@ class World:
 
 @cache
 def _settings() -> Settings:
-    """Return the settings of every run: short rounds, few ticks, and a job that keeps losing gangs gives up soon."""
+    """Return the settings of every run: short rounds, few ticks, and a job that keeps losing gangs gives up soon.
+
+    Nodes are behind a network, as on Ray: leases of sessions and replicas end with their rounds, as those of others do.
+    """
     chosen: dict[str, Any] = {
+        "backend": "ray",
         "round_duration_s": ROUND_S,
         "tick_s": TICK_S,
         "idle_tick_s": IDLE_TICK_S,
