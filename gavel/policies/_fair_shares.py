@@ -8,6 +8,7 @@ import numpy as np
 
 from gavel.policies import measures
 from gavel.policies.fast.max_min import evenly
+from gavel.policies.fast.progressive_filling import filled
 from gavel.policies.programs.filling import Filling, Stated
 from gavel.policies.programs.program import Program
 from gavel.policies.programs.validate import check_one_size, check_problem
@@ -45,7 +46,7 @@ class FairShares(ABC):
         return frozenset(counted | {"users"} if self.among == "users" else counted)
 
     def allocate(self, problem: AllocationProblem) -> Allocation:
-        """Return a checked allocation, by prices where that is certified. Raises SolveFailed or InvalidProblem.
+        """Return a checked allocation, without the program where that is certified. Raises SolveFailed, InvalidProblem.
 
         Notes name the jobs that no cluster of this size can hold.
         """
@@ -55,8 +56,13 @@ class FairShares(ABC):
             (problem.job_ids[job], "needs more CPU cores or memory than the cluster has")
             for job in np.flatnonzero(_is_too_large(problem))
         )
-        answer = self._within_workers(problem) or self.program(problem)
+        answer = self._within_workers(problem) or self._on_one_type(problem) or self.program(problem)
         return replace(answer, notes=notes)
+
+    def _on_one_type(self, problem: AllocationProblem) -> Allocation | None:
+        """The allocation where all workers are of one type, and jobs run alone. Else None."""
+        shared = measures.cpu_and_memory_share(problem)
+        return filled(_without_too_large(problem), self.name, self._claims(problem), shared)
 
     def _within_workers(self, problem: AllocationProblem) -> Allocation | None:
         """The allocation with no limits but the workers if it keeps the others, too: it is optimal then. Else None."""

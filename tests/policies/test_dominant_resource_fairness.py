@@ -100,6 +100,19 @@ def test_prices_and_program_find_the_same_shares_whether_cores_and_memory_are_sc
             assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.parametrize("policy", [DominantResourceFairness(), FairByCores(), FairByMemory(among="users")], ids=repr)
+def test_on_one_type_all_rise_together_as_far_as_the_program_says(policy: FairShares) -> None:
+    for seed in seeds(30, 1500):
+        problem = on_one_type(seed)
+        allocation = policy.allocate(problem)
+        values = [policy.objective(problem, each) for each in (allocation, policy.program(problem))]
+        assert values[0] == pytest.approx(values[1], rel=1e-4, abs=1e-6)
+        is_idle = not measures.runnable(problem).any()
+        assert is_idle or allocation.solver in ("prices", "progressive filling")
+        busy = measures.time_of_jobs(problem, allocation.time_fraction)
+        assert (measures.cpu_and_memory_share(problem) @ busy <= 1 + 1e-9).all()
+
+
 def test_demands_and_totals_that_make_no_sense_are_refused() -> None:
     with pytest.raises(InvalidProblem, match=r"cpu_cores\[j1\]"):
         DominantResourceFairness().allocate(a_problem([[1.0], [1.0]], [1], cpu_cores=[1.0, -1.0]))
@@ -118,6 +131,24 @@ def with_demands(seed: int) -> AllocationProblem:
         memory_bytes=draw.uniform(0, 40, 6),
         cluster_cpu_cores=10.0,
         cluster_memory_bytes=60.0,
+    )
+
+
+def on_one_type(seed: int) -> AllocationProblem:
+    """None to 12 jobs of three users, one type without workers; some jobs state no cores or are too large."""
+    draw = np.random.default_rng(seed)
+    jobs = int(draw.integers(0, 13))
+    rates = draw.uniform(0.1, 10, (jobs, 2)) * (draw.random((jobs, 1)) < 0.9)
+    return a_problem(
+        rates,
+        [int(draw.integers(1, 9)), 0] if draw.random() < 0.5 else [0, int(draw.integers(1, 9))],
+        scale_factor=draw.choice([1, 1, 1, 2, 4], jobs),
+        weight=draw.choice([1.0, 1.0, 2.0, 0.5], jobs),
+        users=tuple(draw.choice(["ann", "bob", "eve"], jobs).tolist()),
+        cpu_cores=draw.integers(0, 9, jobs) * 1.0,
+        memory_bytes=draw.choice([0.0, 1.0, 8.0, 64.0], jobs),
+        cluster_cpu_cores=float(draw.choice([8.0, 16.0, 100.0])),
+        cluster_memory_bytes=float(draw.choice([16.0, 60.0, 1000.0])),
     )
 
 
