@@ -8,7 +8,7 @@ tuned here: power and mix of the rule are those of the service.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,10 +18,11 @@ from benchmarks.elastic_jobs import SIZES, TYPES, WORKERS, ElasticJob, configura
 from benchmarks.table import Row, run
 from benchmarks.timing import warm_cpu_s
 from gavel.elastic.decision import choose
+from gavel.elastic.late import Behind, behind, choose_late_first
 from gavel.elastic.problem import SizeChoice, SizeProblem
 from gavel.elastic.utility import ElasticJobs, utility
 from gavel.finish_time import isolated_rate
-from gavel.types import Configurations, FloatArray
+from gavel.types import Configurations, FloatArray, IntArray
 
 ROUND_S = 60.0
 UNFAIR = 1.05
@@ -38,29 +39,65 @@ class Active:
     held: int = -1  # its configuration
     restart_s: float = 0.0  # left of it
     restarts: int = 0
+    isolated_s: float = 0.0  # that the work done would have taken at the isolated rate
     rivals: list[int] = field(default_factory=list)
+    misstated: float = 1.0  # what the rule takes to be left of it, times the truth
 
 
-Rule = Callable[[Sequence[Active], FloatArray, float], FloatArray]
-"""What each configuration is worth to each job, (n, m, k), from the jobs, their speeds (n, m, k), and the instant."""
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The configuration of each job, (n,), and how far from the best the choice may be."""
+
+    configuration: IntArray
+    gap: float
 
 
-def by_rank(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArray:
-    """Return the worth by the rule of the service."""
-    return utility(
-        ElasticJobs(
-            speed=speed,
-            steps_left=np.array([each.job.family.work - each.done for each in jobs]),
-            configuration=np.array([each.held for each in jobs]),
-            restart_s=np.array([RESTARTS[each.job.family.name] for each in jobs]),
-            weight=np.ones(len(jobs)),
-            is_fixed=np.array([each.restart_s > 0 and each.held >= 0 for each in jobs]),
-        )
+Rule = Callable[[Sequence[Active], FloatArray, float], Decided]
+"""A decision from the jobs, their speeds (n, m, k), and the instant."""
+
+
+def by_rank(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> Decided:
+    """Return what the service decides where all jobs are elastic: jobs that are behind count more, and go first."""
+    asked = _asked(jobs, speed)
+    late = _behind(jobs, asked, now_s)
+    problem = _question(utility(replace(asked, weight=late.urgency)))
+    return Decided(choose_late_first(problem, asked, speed, late), choose(problem).gap)
+
+
+def by_rank_alone(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> Decided:
+    """Return what the service decides of rigid jobs, among which nobody goes first."""
+    return _best(utility(_asked(jobs, speed)))
+
+
+def _asked(jobs: Sequence[Active], speed: FloatArray) -> ElasticJobs:
+    return ElasticJobs(
+        speed=speed,
+        steps_left=np.array([each.misstated * (each.job.family.work - each.done) for each in jobs]),
+        configuration=np.array([each.held for each in jobs]),
+        restart_s=np.array([RESTARTS[each.job.family.name] for each in jobs]),
+        weight=np.ones(len(jobs)),
+        is_fixed=np.array([each.restart_s > 0 and each.held >= 0 for each in jobs]),
     )
 
 
-def by_sia(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArray:
-    """Return the worth by Sia's rule: 1.1 - (r G)^-0.5, G relative to the slowest configuration."""
+def _behind(jobs: Sequence[Active], asked: ElasticJobs, now_s: float) -> Behind:
+    done_s = np.array([each.isolated_s for each in jobs])
+    age_s = np.array([now_s - each.job.arrival_s for each in jobs])
+    least = _isolated(asked.speed, 1 / len(jobs))
+    return behind(age_s - done_s, done_s + asked.steps_left / least, asked.restart_s + ROUND_S, least)
+
+
+def _question(worth: FloatArray) -> SizeProblem:
+    return SizeProblem(utility=worth, sizes=SIZES, capacity_workers=WORKERS)
+
+
+def _best(worth: FloatArray) -> Decided:
+    choice = choose(_question(worth))
+    return Decided(choice.configuration, choice.gap)
+
+
+def by_sia(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> Decided:
+    """Return the choice by Sia's rule: 1.1 - (r G)^-0.5, G relative to the slowest configuration."""
     flat = speed.reshape(len(jobs), -1)
     slowest = np.where(flat > 0, flat, np.inf).min(axis=1, keepdims=True)
     held = np.array([each.held for each in jobs])
@@ -70,7 +107,7 @@ def by_sia(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArra
     relative = flat / slowest * np.where(own | is_new, 1.0, restarted)
     worth = np.where(flat > 0, 1.1 - np.maximum(relative, 1e-9) ** -0.5, 0.0)
     sizes, most = configurations(np.arange(flat.shape[1]))[0], np.maximum(1, 2 * configurations(held)[0])
-    return np.maximum(np.where(sizes <= most[:, None], worth, 0.0), 0.0).reshape(speed.shape)
+    return _best(np.maximum(np.where(sizes <= most[:, None], worth, 0.0), 0.0).reshape(speed.shape))
 
 
 def _kept_part(each: Active, now_s: float) -> float:
@@ -79,13 +116,12 @@ def _kept_part(each: Active, now_s: float) -> float:
     return max(0.0, age_s - each.restarts * cost_s) / (age_s + cost_s)
 
 
-def by_age(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> FloatArray:
-    """Return the worth by relative speed with ageing (max_total_relative_speed), for gangs of one size each."""
+def by_age(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> Decided:
+    """Return the choice by relative speed with ageing (max_total_relative_speed), for gangs of one size each."""
     fastest = speed.max(axis=(1, 2), keepdims=True)
     patience = np.array([1 + 0.1 * np.log1p((now_s - each.job.arrival_s) / 36_000) for each in jobs])
     size = np.array([each.job.tuned_workers for each in jobs])
-    worth: FloatArray = speed / fastest * (patience * size)[:, None, None]
-    return worth
+    return _best(speed / fastest * (patience * size)[:, None, None])
 
 
 def any_size(job: ElasticJob, done: float) -> FloatArray:
@@ -115,13 +151,19 @@ class Result:
     gap: float
 
 
-def simulated(jobs: Sequence[ElasticJob], rule: Rule, speeds: Speeds) -> Result:
-    """Return what becomes of the jobs under a rule, round after round until all have ended."""
+def simulated(jobs: Sequence[ElasticJob], rule: Rule, speeds: Speeds, sigma: float = 0.0) -> Result:
+    """Return what becomes of the jobs under a rule, round after round until all have ended.
+
+    What the rule takes to be left of a job is wrong by exp(`sigma` z) from start to end, z standard normal.
+    """
+    wrong = np.exp(sigma * np.random.default_rng(0).standard_normal(len(jobs)))
+    misstated = {job.name: float(factor) for job, factor in zip(jobs, wrong, strict=True)}
     waiting, active, ended = sorted(jobs, key=lambda job: job.arrival_s), list[Active](), list[tuple[float, Active]]()
     now_s, spent, gaps = 0.0, list[float](), list[float]()
     while waiting or active:
         while waiting and waiting[0].arrival_s <= now_s:
-            active.append(Active(waiting.pop(0)))
+            job = waiting.pop(0)
+            active.append(Active(job, misstated=misstated[job.name]))
         if active:
             speed = np.array([speeds(each.job, each.done) for each in active])
             gap, cpu_s = _decide(active, rule, speed, now_s)
@@ -142,7 +184,7 @@ def simulated(jobs: Sequence[ElasticJob], rule: Rule, speeds: Speeds) -> Result:
 def _decide(active: Sequence[Active], rule: Rule, speed: FloatArray, now_s: float) -> tuple[float, float]:
     """Give each job its configuration; how far from the best that may be, and the CPU seconds that it took."""
     began_s = time.process_time()
-    choice = choose(SizeProblem(utility=rule(active, speed, now_s), sizes=SIZES, capacity_workers=WORKERS))
+    choice = rule(active, speed, now_s)
     cpu_s = time.process_time() - began_s
     for each, configuration in zip(active, choice.configuration.tolist(), strict=True):
         if configuration != each.held and configuration >= 0:
@@ -155,37 +197,49 @@ def _decide(active: Sequence[Active], rule: Rule, speed: FloatArray, now_s: floa
 
 def _worked(active: Sequence[Active], speed: FloatArray, now_s: float) -> Iterator[tuple[float, Active]]:
     """Let the jobs work for a round; the instants at which some end."""
+    isolated = _isolated(speed, 1 / len(active))
     for row, each in enumerate(active):
         if each.held < 0:
             continue
         waits_s, each.restart_s = min(ROUND_S, each.restart_s), max(0.0, each.restart_s - ROUND_S)
         rate, left = float(speed[row].ravel()[each.held]), each.job.family.work - each.done
         each.done += rate * (ROUND_S - waits_s)
+        each.isolated_s += rate * (ROUND_S - waits_s) / float(isolated[row])
         if each.done >= each.job.family.work:
             yield now_s + waits_s + left / rate, each
 
 
 def _rho(each: Active, end_s: float, speeds: Speeds) -> float:
-    """Finish-time fairness: time to completion over that alone on a 1/n share of each type, n the mean of rivals."""
+    """Finish-time fairness: time to completion over that alone on a 1/n share of each type, n the mean of rivals.
+
+    A job alone waits for the next round and starts once, too.
+    """
     share, work = 1 / float(np.mean(each.rivals)), each.job.family.work
-    alone_s = sum(work / 4 / _isolated(speeds(each.job, part * work), share) for part in (0.125, 0.375, 0.625, 0.875))
-    return (end_s - each.job.arrival_s) / (alone_s + RESTARTS[each.job.family.name])
+    parts = np.array([speeds(each.job, part * work) for part in (0.125, 0.375, 0.625, 0.875)])
+    alone_s = float((work / 4 / _isolated(parts, share)).sum())
+    return (end_s - each.job.arrival_s) / (alone_s + RESTARTS[each.job.family.name] + -each.job.arrival_s % ROUND_S)
 
 
-def _isolated(speed: FloatArray, share: float) -> float:
-    """The most work a second with this share of the workers of each type, turns among configurations allowed."""
-    choice = Configurations(jobs=np.zeros(1, dtype=np.int64), sizes=SIZES, steps_per_s=speed[None])
-    none = np.zeros((1, len(TYPES)))
-    return float(isolated_rate(none, WORKERS, np.ones(1, dtype=np.int64), np.array([share]), choice)[0])
+def _isolated(speed: FloatArray, share: float) -> FloatArray:
+    """The most work a second of n jobs, (n,), with this share of the workers of each type; `speed` (n, m, k).
+
+    They may take turns among configurations.
+    """
+    jobs = len(speed)
+    choice = Configurations(jobs=np.arange(jobs), sizes=SIZES, steps_per_s=speed)
+    none = np.zeros((jobs, len(TYPES)))
+    return isolated_rate(none, WORKERS, np.ones(jobs, dtype=np.int64), np.full(jobs, share), choice)
 
 
-RULES: tuple[tuple[str, Rule, Speeds], ...] = (
-    ("Sia's rule, sizes and batch", by_sia, any_size),
-    ("by rank, sizes and batch", by_rank, any_size),
-    ("by rank, sizes at the tuned batch", by_rank, constant_batch),
-    ("tuned rigid jobs, by rank", by_rank, rigid),
-    ("tuned rigid jobs, relative speed with ageing", by_age, rigid),
+RULES: tuple[tuple[str, Rule, Speeds, float], ...] = (
+    ("Sia's rule, sizes and batch", by_sia, any_size, 0.0),
+    ("by rank, sizes and batch", by_rank, any_size, 0.0),
+    ("by rank, sizes and batch, lengths wrong by e^N(0, 1)", by_rank, any_size, 1.0),
+    ("by rank, sizes at the tuned batch", by_rank, constant_batch, 0.0),
+    ("tuned rigid jobs, by rank", by_rank_alone, rigid, 0.0),
+    ("tuned rigid jobs, relative speed with ageing", by_age, rigid, 0.0),
 )
+"""Name, rule, speeds, and how wrong the lengths are that the rule is told."""
 PUBLISHED_H = {"philly-1": 0.547, "helios-saturn-1": 0.590, "helios-saturn-rate50-1": 1.92}
 """Mean time to completion of Sia's rule in its authors' simulator, run with a faster fit, hours."""
 
@@ -198,10 +252,10 @@ def rows(quick: bool) -> Iterator[Row]:
         jobs = workload(name)
         jobs = jobs[: len(jobs) // 6] if quick else jobs
         baseline_h = np.inf
-        for rule, worth, speeds in RULES:
-            result = simulated(jobs, worth, speeds)
+        for rule, decide, speeds, sigma in RULES:
+            result = simulated(jobs, decide, speeds, sigma)
             mean_h = float(result.jct_s.mean()) / 3600
-            if worth is by_sia:
+            if decide is by_sia:
                 baseline_h = mean_h
                 if not quick:
                     yield Row(f"{name}, {rule}: off the published mean", 100 * abs(mean_h / published_h - 1), "%", 10)
@@ -219,7 +273,7 @@ def at_scale(jobs: int, times: int, most_ms: float, repetitions: int) -> Iterato
     speed = np.array([any_size(each.job, each.done) for each in active])
 
     def decided() -> SizeChoice:
-        worth = by_rank(active, speed, 0.0)
+        worth = utility(_asked(active, speed))
         return choose(SizeProblem(utility=worth, sizes=SIZES, capacity_workers=WORKERS * times))
 
     name = f"decision, {jobs:,} elastic jobs, {int(WORKERS.sum()) * times:,} workers"

@@ -9,11 +9,12 @@ from hypothesis import Phase, given, settings, target
 from hypothesis import strategies as st
 
 from benchmarks.late_elastic_jobs import KINDS, PRIORITIES, Arrival, furthest
-from gavel.elastic.late import first_served
+from gavel.elastic.late import Behind, first_served
 from gavel.elastic.problem import NOTHING
+from gavel.elastic.utility import ElasticJobs
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.planning import sizes
-from gavel.mechanism.planning.behind import Behind, jobs_behind
+from gavel.mechanism.planning.behind import jobs_behind
 from gavel.mechanism.planning.configurations import SizeInputs, candidates_of, configurations_of
 from gavel.types import FloatArray, Job
 from tests.builders import a_cluster, a_job
@@ -46,7 +47,7 @@ def test_without_it_a_job_falls_behind_without_end(monkeypatch: pytest.MonkeyPat
     assert furthest(stream, rounds=60).part <= 1
 
     def nobody(jobs: list[object], *_: object) -> Behind:
-        return Behind(order=np.zeros(0, dtype=np.int64), least=np.zeros(len(jobs)))
+        return Behind(order=np.zeros(0, dtype=np.int64), least=np.zeros(len(jobs)), urgency=np.ones(len(jobs)))
 
     monkeypatch.setattr(sizes, "jobs_behind", nobody)
     assert furthest(stream, rounds=60).part > 1.5
@@ -102,7 +103,12 @@ def test_what_is_served_fits_and_is_fast_enough(seed: int, few: int, more: int) 
 
 
 def behind(*jobs: Job, at_s: float) -> list[int]:
-    """The rows of the jobs that go first, on 8 workers of one type; a worker makes 10 steps/s, alone or in a gang."""
+    """The rows of the jobs that go first."""
+    return who_is_behind(*jobs, at_s=at_s).order.tolist()
+
+
+def who_is_behind(*jobs: Job, at_s: float) -> Behind:
+    """On 8 workers of one type; a worker makes 10 steps/s, alone or in a gang."""
     inputs = SizeInputs(
         feasibility=Feasibility(a_cluster(fast=8)),
         matrix=all_measured,
@@ -117,20 +123,40 @@ def behind(*jobs: Job, at_s: float) -> list[int]:
     )
     candidates = candidates_of(jobs, inputs)
     choice = configurations_of(jobs, inputs)
-    left = np.array([float(job.total_steps or 0) for job in jobs])
-    return jobs_behind(jobs, candidates.speed, choice, left, inputs).order.tolist()
+    nobody = np.zeros(len(jobs))
+    asked = ElasticJobs(
+        speed=candidates.speed,
+        steps_left=np.array([float(job.total_steps or 0) for job in jobs]),
+        configuration=np.full(len(jobs), NOTHING),
+        restart_s=nobody,
+        weight=np.ones(len(jobs)),
+        is_fixed=nobody > 0,
+    )
+    return jobs_behind(jobs, candidates.speed, choice, asked, inputs)
 
 
 def test_who_is_furthest_beyond_its_bound_goes_first_whether_elastic_or_rigid() -> None:
-    """Each could end in 100 s and in 50 s at the isolated speed of half of the workers."""
+    """Each could end in 100 s and in 50 s at the isolated speed of half of the workers; five rounds are no claim."""
     long, short = elastic("long", 30_00), a_job("short", spec={"total_steps": 500})
-    assert behind(long, short, at_s=1.0) == []
-    assert behind(long, short, at_s=20.0) == [1]
+    assert behind(long, short, at_s=300.0) == []
+    assert behind(long, short, at_s=320.0) == [1]
     assert behind(long, short, at_s=500.0) == [1, 0]
     assert behind(short, at_s=500.0) == []  # without an elastic job rounds follow lags alone
+
+
+def test_a_job_that_ends_late_even_at_its_isolated_speed_counts_more_and_one_that_does_not_as_it_is() -> None:
+    long, short = elastic("long", 30_00), a_job("short", spec={"total_steps": 500})
+    assert who_is_behind(long, short, at_s=50.0).urgency == pytest.approx([1.0, 1.0])  # a start alone takes as long
+    late = pytest.approx([(200 / 160) ** 2, (150 / 110) ** 2], rel=0.02)
+    assert who_is_behind(long, short, at_s=100.0).urgency == late
+    assert who_is_behind(long, short, at_s=500.0).urgency == pytest.approx([4.0, 4.0])
+    ahead = replace(long, isolated_time_s=500.0, steps_reported=10)
+    assert who_is_behind(ahead, short, at_s=300.0).urgency[0] == 1
+    assert who_is_behind(short, at_s=300.0).urgency == pytest.approx([1.0])
 
 
 def test_whoever_ran_without_a_step_has_no_claim_by_its_deficit() -> None:
     silent = replace(elastic("j", 3000), received_s={"fast": 100.0})
     assert behind(silent, a_job("r", spec={"total_steps": 10**7}), at_s=500.0) == []
+    assert who_is_behind(silent, a_job("r", spec={"total_steps": 10**7}), at_s=500.0).urgency[0] == 1
     assert behind(replace(silent, steps_reported=5), a_job("r", spec={"total_steps": 10**7}), at_s=500.0) == [0]

@@ -1,11 +1,12 @@
 """Which jobs go first in a round, since they are far behind their isolated share: docs/elastic.md."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from gavel import finish_time
+from gavel.elastic.late import Behind, behind
+from gavel.elastic.utility import ElasticJobs
 from gavel.mechanism.planning.configurations import SizeInputs
 from gavel.mechanism.planning.planner import time_per_job
 from gavel.types import (
@@ -14,7 +15,6 @@ from gavel.types import (
     AllocationProblem,
     Configurations,
     FloatArray,
-    IntArray,
     Job,
     JobId,
 )
@@ -22,40 +22,31 @@ from gavel.types import (
 ENOUGH = 1 - 1e-6  # of T_iso: the policy gives a late job its isolated rate, but for rounding
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Behind:
-    """The rows of jobs that are late, the one furthest beyond its bound first, and T_iso of all jobs, (n,)."""
-
-    order: IntArray
-    least: FloatArray
-
-
 def jobs_behind(
     jobs: Sequence[Job],
     speed: FloatArray,
     configurations: Configurations | None,
-    steps_left: FloatArray,
+    asked: ElasticJobs,
     inputs: SizeInputs,
 ) -> Behind:
-    """Return the jobs that would be late even at their isolated rates (`finish_time.is_late`), and those rates.
+    """Return who of n jobs is behind its isolated share, and by how much, from what is `asked` of their sizes.
 
     `speed` (n, m, k): steps per second in each configuration that a job may have; a rigid job has one size. Without an
     elastic job nobody has to go first: what rounds owe to each follows from their lags alone.
     """
     if configurations is None:
-        return Behind(order=np.zeros(0, dtype=np.int64), least=np.zeros(len(jobs)))
+        return Behind(order=np.zeros(0, dtype=np.int64), least=np.zeros(len(jobs)), urgency=np.ones(len(jobs)))
     able = np.asarray(speed.any(axis=(1, 2)))
     share: FloatArray = able.astype(np.float64) / max(1, int(able.sum()))
     workers = np.array([inputs.feasibility.workers[name] for name in inputs.feasibility.types], dtype=np.int64)
     sizes = np.array([job.spec.scale_factor for job in jobs], dtype=np.int64)
     least = finish_time.isolated_rate(speed.max(axis=2, initial=0.0), workers, sizes, share, configurations)
     done_s = np.array([job.isolated_time_s for job in jobs])
-    left_s = np.divide(steps_left, least, out=np.full(len(jobs), np.inf), where=least > 0)
-    behind_s = inputs.now_s - np.array([job.submitted_at_s for job in jobs]) - done_s
-    late = finish_time.is_late(behind_s, done_s + left_s)
-    rows = np.flatnonzero(late & np.array([_has_progress(job) for job in jobs]))
-    beyond_s = (behind_s - (finish_time.LATE_RHO - 1) * (done_s + left_s))[rows]
-    return Behind(order=rows[np.argsort(-beyond_s, kind="stable")], least=least)
+    left_s = np.divide(asked.steps_left, least, out=np.full(len(jobs), np.inf), where=least > 0)
+    age_s = inputs.now_s - np.array([job.submitted_at_s for job in jobs])
+    has_claim = np.array([_has_progress(job) for job in jobs], dtype=np.bool_)
+    whole_s = np.where(has_claim, done_s + left_s, np.inf)
+    return behind(age_s - done_s, whole_s, asked.restart_s + inputs.round_duration_s, least)
 
 
 def _has_progress(job: Job) -> bool:

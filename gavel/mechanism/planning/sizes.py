@@ -10,12 +10,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gavel.elastic.decision import choose
-from gavel.elastic.late import SLACK, first_served
+from gavel.elastic.late import choose_late_first
 from gavel.elastic.problem import NOTHING, SizeProblem
 from gavel.elastic.utility import ElasticJobs, utility
 from gavel.mechanism.jobs.sizes import resized
-from gavel.mechanism.planning.behind import Behind, jobs_behind
+from gavel.mechanism.planning.behind import jobs_behind
 from gavel.mechanism.planning.configurations import (
     Candidates,
     SizeInputs,
@@ -125,10 +124,11 @@ def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> ConfiguredJobs:
     held = np.array([_held(job.id, candidates, inputs) for job in jobs], dtype=np.int64)
     candidates, asked = _asked(jobs, candidates, held, inputs)
     possible = (candidates.sizes <= _capacity(inputs)[:, None]) & _within_growth(candidates, held)
-    problem = SizeProblem(utility=utility(asked) * possible, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
     own = _configurations(jobs, candidates, possible)
-    behind = jobs_behind(jobs, candidates.expected * possible, own, asked.steps_left, inputs)
-    chosen = _chosen(problem, asked, candidates.speed * possible, behind)
+    behind = jobs_behind(jobs, candidates.expected * possible, own, asked, inputs)
+    worth = utility(replace(asked, weight=asked.weight * behind.urgency)) * possible
+    problem = SizeProblem(utility=worth, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
+    chosen = choose_late_first(problem, asked, candidates.speed * possible, behind)
     types = inputs.feasibility.types
     late = ((row, int(problem.type_of[chosen[row]])) for row in behind.order.tolist() if chosen[row] != NOTHING)
     places = np.where(chosen == NOTHING, held, chosen)
@@ -139,47 +139,6 @@ def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> ConfiguredJobs:
         configurations=own,
         late=tuple([(jobs[row].id, types[column]) for row, column in late]),
     )
-
-
-def _chosen(problem: SizeProblem, asked: ElasticJobs, speed: FloatArray, behind: Behind) -> IntArray:
-    """The configuration of each job, (n,): the best choice found, in which jobs that are behind are served first.
-
-    If all of these are as fast as their isolated share in the best choice, that is taken. Else each of them has a
-    configuration in which it is, as far as there is room, and the others share what is left.
-    """
-    free_choice = np.where(asked.is_fixed, asked.configuration, choose(problem).configuration)
-    order = behind.order[~asked.is_fixed[behind.order]]
-    if not (_speed_in(speed, free_choice)[order] < behind.least[order] * (1 - SLACK)).any():
-        return free_choice
-    fixed = np.where(asked.is_fixed, asked.configuration, NOTHING)
-    free = np.maximum(0, problem.capacity_workers - problem.held(fixed))
-    pays = np.where(_pays(speed, asked), speed, 0.0)
-    first = first_served(pays, problem.sizes, free, least=behind.least, order=order, wanted=free_choice)
-    others = (first == NOTHING) & ~asked.is_fixed
-    rest = SizeProblem(
-        utility=problem.utility * others[:, None, None],
-        sizes=problem.sizes,
-        capacity_workers=np.maximum(0, free - problem.held(first)),
-    )
-    return np.where(asked.is_fixed, fixed, np.where(others, choose(rest).configuration, first))
-
-
-def _pays(speed: FloatArray, asked: ElasticJobs) -> BoolArray:
-    """Where a job is at its end sooner than in its own configuration, the restart included, (n, m, k)."""
-    steps_left, restart_s = asked.steps_left[:, None, None], asked.restart_s[:, None, None]
-    own = _speed_in(speed, asked.configuration)[:, None, None]
-    is_own = np.arange(speed[0].size).reshape(speed.shape[1:]) == asked.configuration[:, None, None]
-    pays: BoolArray = (own * (steps_left + restart_s * speed) < steps_left * speed) | is_own
-    return pays
-
-
-def _speed_in(speed: FloatArray, configuration: IntArray) -> FloatArray:
-    """The speed of each job in its configuration, (n,); 0 for one that has none."""
-    flat = speed.reshape(len(speed), -1)
-    rows = np.flatnonzero(configuration != NOTHING)
-    there = np.zeros(len(flat))
-    there[rows] = flat[rows, configuration[rows]]
-    return there
 
 
 def _configurations(jobs: Sequence[Job], candidates: Candidates, possible: BoolArray) -> Configurations | None:
