@@ -55,11 +55,11 @@ class Batches:
     A program takes part by asking for its samples and for the gain of each update; one that does not keeps to one.
     """
 
-    def __init__(self, batch: int | None, largest: int | None, world_size: int) -> None:
-        self._batch, self._ranks = batch or 0, world_size
+    def __init__(self, batch: int | None, largest: int | None) -> None:
+        self._batch = batch or 0
         self._most = (largest or 0) // batch if batch else 1
         self._state = State()
-        self._parts = 0  # of the update in progress, over all ranks
+        self._parts = 0  # of the update in progress, over all copies of the model
         self._gain = 0.0  # of the update in progress; 0: not asked for
         self._asked = False  # whether it was asked for in the last update
         self._times = Times()
@@ -69,12 +69,15 @@ class Batches:
         """Whether an update may take several batches."""
         return self._most > 1
 
-    def samples(self, at_most: int | None) -> tuple[int, int, int | None]:
-        """Return the first sample of the update, how many it takes, and the most that a part of them has."""
+    def samples(self, at_most: int | None, copies: int) -> tuple[int, int, int | None]:
+        """Return the first sample of the update, how many it takes, and the most that a part of them has.
+
+        So many `copies` of the model share them.
+        """
         count = self._state.multiple * self._batch
-        if self._ranks == 1:  # noise shows between parts
+        if copies == 1:  # noise shows between parts
             at_most = min(at_most or count, max(1, count // 2))
-        self._parts = parts_of_gang(count, self._ranks, at_most)
+        self._parts = parts_of_gang(count, copies, at_most)
         return self._state.taken * self._batch, count, at_most
 
     def gain(self, squares: float, whole: float) -> float:

@@ -9,7 +9,7 @@ from torch.utils.data import default_collate
 
 from gavel_runtime._job import job
 from gavel_runtime._randomness import draw_as_for
-from gavel_runtime._samples import MicroBatch, micro_batches
+from gavel_runtime._samples import MicroBatch, copy_of, micro_batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +47,8 @@ class GlobalBatches:
         batch = job.global_batch or global_batch
         if not batch or batch > len(dataset):
             raise ValueError(f"global_batch: {batch} samples of a data set of {len(dataset)}; say how many a step has")
-        if model_parallel_size < 1 or job.world_size % model_parallel_size:
-            raise ValueError(f"model_parallel_size: {model_parallel_size} does not divide the {job.world_size} ranks")
         self._dataset, self._batch, self._at_most = dataset, batch, at_most
-        self._copy, self._copies = job.rank // model_parallel_size, job.world_size // model_parallel_size
+        self._copy, self._copies = copy_of(job.rank, job.world_size, model_parallel_size)
         self._seed, self._collate = seed, collate
         self.position = 0
         self._epoch = -1

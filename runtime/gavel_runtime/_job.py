@@ -18,7 +18,7 @@ from gavel_runtime._loop import Follower, Loop, StopSignal
 from gavel_runtime._marks import Marks
 from gavel_runtime._reports import merged_metrics
 from gavel_runtime._restore import resumed
-from gavel_runtime._samples import MicroBatch, micro_batches
+from gavel_runtime._samples import MicroBatch, copy_of, micro_batches
 from gavel_runtime._setting import Setting, setting_from
 from gavel_runtime._tasks import Task, ask_for_task
 
@@ -45,7 +45,7 @@ class Job:
 
     @cached_property
     def _batches(self) -> Batches:
-        return Batches(self._setting.global_batch, self._setting.max_global_batch, self._setting.world_size)
+        return Batches(self._setting.global_batch, self._setting.max_global_batch)
 
     @cached_property
     def _gang(self) -> Hub | Spoke:
@@ -158,32 +158,39 @@ class Job:
         return steps()
 
     def micro_batches(
-        self, step: int, *, at_most: int | None = None, global_batch: int | None = None
+        self,
+        step: int,
+        *,
+        at_most: int | None = None,
+        global_batch: int | None = None,
+        model_parallel_size: int = 1,
     ) -> Iterator[MicroBatch]:
         """Yield the samples that this rank takes in a step, in parts of at most `at_most` (None: all at once).
 
         A step of an elastic job has the same samples at every size of its gang: add up the gradient of each part's
         mean loss times `weight` over the parts and then over all ranks, and the sum is the gradient of the mean loss of
         the global batch. `global_batch` is the number of samples of a step; inside Gavel that of the submitted job goes
-        before it. With a `max_global_batch` it may be a multiple of that: see `gain`. Raises ValueError when there is
-        none.
+        before it. With a `max_global_batch` it may be a multiple of that: see `gain`. So many consecutive ranks as
+        `model_parallel_size` says hold one copy of the model together and take the same samples: add up over one rank
+        of each copy. Raises ValueError when there is no number of samples, or the ranks are no whole number of copies.
         """
         batch = self.global_batch or global_batch
         if not batch or batch < 1 or (at_most is not None and at_most < 1):
             raise ValueError("micro_batches: say how many samples a step has, and take one at least: global_batch=N")
+        copy, copies = copy_of(self.rank, self.world_size, model_parallel_size)
         start, samples = step * batch, batch
         if self._batches.may_grow:
-            start, samples, at_most = self._batches.samples(at_most)
-        return micro_batches(start, samples, rank=self.rank, world_size=self.world_size, at_most=at_most)
+            start, samples, at_most = self._batches.samples(at_most, copies)
+        return micro_batches(start, samples, rank=copy, world_size=copies, at_most=at_most)
 
     def gain(self, squares: float, whole: float) -> float:
         """Return how many steps the update in progress is worth, by which its learning rate is to be multiplied.
 
-        `squares` is the sum, over all parts of all ranks, of `weight` times the squared norm of the part's mean
-        gradient; `whole` is the squared norm of the gradient that the update is made with. From these the noise of
-        gradients is measured, and while it makes larger batches pay, updates take several global batches, up to the
-        `max_global_batch` of the submission. Called once in a step in every rank, with the same numbers. Always 1
-        without a `max_global_batch`. Source: AdaScale SGD (ICML 2020), section 3.
+        `squares` is the sum, over all parts of all ranks (of one rank of each copy of the model), of `weight` times the
+        squared norm of the part's mean gradient; `whole` is the squared norm of the gradient that the update is made
+        with. From these the noise of gradients is measured, and while it makes larger batches pay, updates take several
+        global batches, up to the `max_global_batch` of the submission. Called once in a step in every rank, with the
+        same numbers. Always 1 without a `max_global_batch`. Source: AdaScale SGD (ICML 2020), section 3.
         """
         return self._batches.gain(squares, whole)
 

@@ -30,6 +30,16 @@ def micro_batches(start: int, samples: int, *, rank: int, world_size: int, at_mo
         yield MicroBatch(range(start + begin, start + end), (end - begin) / samples)
 
 
+def copy_of(rank: int, world_size: int, model_parallel_size: int) -> tuple[int, int]:
+    """Return the copy of the model of which a rank holds a part, and how many there are.
+
+    Consecutive ranks hold a copy together. Raises ValueError if the ranks are no whole number of copies.
+    """
+    if model_parallel_size < 1 or world_size % model_parallel_size:
+        raise ValueError(f"model_parallel_size: {model_parallel_size} does not divide the {world_size} ranks")
+    return rank // model_parallel_size, world_size // model_parallel_size
+
+
 def parts_of_gang(samples: int, world_size: int, at_most: int | None) -> int:
     """Return how many micro-batches all ranks of an update take together."""
     ends = [samples * each // world_size for each in range(world_size + 1)]

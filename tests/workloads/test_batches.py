@@ -56,9 +56,9 @@ if job.is_rank_zero:
 
 def trained(seed: int, rate: float, steps: int, largest: int | None, *, ranks: int = 1) -> tuple[float, int]:
     """The mean loss over all examples after so many steps, and the updates that they took; an update costs 1 + k/10."""
-    model, batches, step, updates = Regression(seed), Batches(BATCH, largest, ranks), 0, 0
+    model, batches, step, updates = Regression(seed), Batches(BATCH, largest), 0, 0
     while step < steps:
-        samples = batches.samples(16) if batches.may_grow else (step * BATCH, BATCH, 16)
+        samples = batches.samples(16, ranks) if batches.may_grow else (step * BATCH, BATCH, 16)
         first, count, at_most = samples
         parts = [
             part
@@ -110,9 +110,9 @@ def test_a_gradient_that_overflows_tells_nothing(bad: float) -> None:
 def test_samples_follow_one_another_and_steps_are_the_gains(
     norms: list[tuple[float, float]], ranks: int, most: int
 ) -> None:
-    batches, next_sample, steps, gains = Batches(BATCH, BATCH * most, ranks), 0, 0, 0.0
+    batches, next_sample, steps, gains = Batches(BATCH, BATCH * most), 0, 0, 0.0
     for squares, whole in norms:
-        first, count, _ = batches.samples(4)
+        first, count, _ = batches.samples(4, ranks)
         assert first == next_sample and count % BATCH == 0 and BATCH <= count <= BATCH * most
         next_sample += count
         gains += batches.gain(squares, whole)
@@ -127,14 +127,14 @@ def test_samples_follow_one_another_and_steps_are_the_gains(
 @example(fixed_s=29.0, batch_s=0.03125, variance=1.5, most=64)  # twice the batch is not tried, 16 times would be best
 @given(st.floats(0.01, 100), st.floats(0.01, 10), POSITIVE, st.sampled_from([1, 2, 8, 64]))
 def test_the_multiple_chosen_is_nearly_the_best(fixed_s: float, batch_s: float, variance: float, most: int) -> None:
-    noise, batches = Noise(variance, 1.0, 1.0), Batches(BATCH, BATCH * most, 2)
+    noise, batches = Noise(variance, 1.0, 1.0), Batches(BATCH, BATCH * most)
     if most == 1:
         assert not batches.may_grow
         return
     state = State(noise=noise)
     for _ in range(400):
         batches.follow(State(state_of(batches.order()).multiple, state.taken, 0.0, noise).text())
-        batches.samples(None)
+        batches.samples(None, 2)
         batches.gain(float("nan"), float("nan"))  # the noise stays what it is
         multiple = state_of(batches.order()).multiple
         batches.update_done()
@@ -144,9 +144,9 @@ def test_the_multiple_chosen_is_nearly_the_best(fixed_s: float, batch_s: float, 
 
 
 def test_a_program_that_asks_for_no_gain_keeps_its_batch() -> None:
-    batches = Batches(BATCH, 64 * BATCH, 2)
+    batches = Batches(BATCH, 64 * BATCH)
     for update in range(100):
-        assert batches.samples(None)[:2] == (update * BATCH, BATCH)
+        assert batches.samples(None, 2)[:2] == (update * BATCH, BATCH)
         assert batches.update_done() == 1
         batches.took(1.0)
 
@@ -166,12 +166,12 @@ def test_as_much_is_learned_in_fewer_updates(ranks: int) -> None:
 
 
 def test_a_checkpoint_without_a_state_was_written_where_each_batch_was_a_step(tmp_path: Path) -> None:
-    batches = Batches(BATCH, 4 * BATCH, 1)
+    batches = Batches(BATCH, 4 * BATCH)
     batches.load(tmp_path, 30)
-    assert batches.samples(None)[:2] == (30 * BATCH, BATCH)
+    assert batches.samples(None, 1)[:2] == (30 * BATCH, BATCH)
     (tmp_path / "gavel-batches.json").write_text('{"multiple": 64, "taken": 50, "left": 0.5, "noise": {}}')
     batches.load(tmp_path, 30)
-    assert batches.samples(None)[:2] == (50 * BATCH, 4 * BATCH)
+    assert batches.samples(None, 1)[:2] == (50 * BATCH, 4 * BATCH)
 
 
 @pytest.mark.parametrize(
@@ -189,9 +189,9 @@ def test_a_checkpoint_without_a_state_was_written_where_each_batch_was_a_step(tm
 )
 def test_a_state_that_is_spoilt_counts_as_none(tmp_path: Path, spoilt: str) -> None:
     (tmp_path / "gavel-batches.json").write_text(spoilt)
-    batches = Batches(BATCH, 4 * BATCH, 1)
+    batches = Batches(BATCH, 4 * BATCH)
     batches.load(tmp_path, 30)
-    assert batches.samples(None)[:2] == (30 * BATCH, BATCH)
+    assert batches.samples(None, 1)[:2] == (30 * BATCH, BATCH)
     assert batches.gain(2.0, 1.0) == 1.0 and batches.update_done() == 1
 
 

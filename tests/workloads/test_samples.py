@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gavel_runtime._job import Job
-from gavel_runtime._samples import micro_batches
+from gavel_runtime._samples import copy_of, micro_batches
 from gavel_runtime._setting import setting_from
 from tests.workloads.gang import Gang
 
@@ -33,11 +33,12 @@ def load(folder):
 
 for step in job.steps(checkpoint=save, restore=load):
     own = np.zeros(4)
-    for part in job.micro_batches(step, at_most=3):
+    for part in job.micro_batches(step, at_most=3, model_parallel_size=job.plan.get("tensor", 1)):
         rows = np.array([np.sin([n, 2 * n, 3 * n]) for n in part.samples])
         error = rows @ weight - rows.sum(axis=1) * 2
         own += part.weight * np.append(2 * rows.T @ error / len(rows), np.mean(error**2))
-    total = sum(np.frombuffer(each) for each in job.all_gather(own.tobytes()))
+    every = [np.frombuffer(each) for each in job.all_gather(own.tobytes())]
+    total = sum(every[:: job.plan.get("tensor", 1)])  # of one rank of each copy
     weight = weight - 0.1 * total[:3]
     curve.append(float(total[3]))
 if job.is_rank_zero:
@@ -75,7 +76,7 @@ def test_without_a_global_batch_the_refusal_says_what_to_give(monkeypatch: pytes
     assert [part.samples for part in Job().micro_batches(2, global_batch=8)] == [range(16, 24)]
 
 
-def curve_of(folder: Path, *sizes: int) -> list[float]:
+def curve_of(folder: Path, *sizes: int, **environment: str) -> list[float]:
     """The losses of 12 steps in gangs of these sizes, one after another, each for the same number of steps."""
     steps, start, checkpoint = 12 // len(sizes), 0, None
     for generation, size in enumerate(sizes, start=1):
@@ -90,6 +91,7 @@ def curve_of(folder: Path, *sizes: int) -> list[float]:
             checkpoint=checkpoint,
             GAVEL_GLOBAL_BATCH="10",
             GAVEL_STOP_STEP=stop_step,
+            **environment,
         )
         codes, outputs = gang.finish()
         assert codes == [0 if is_last else 75] * size, outputs
@@ -103,6 +105,18 @@ def test_gangs_of_changing_sizes_train_as_one_of_a_fixed_size(tmp_path: Path) ->
     fixed = curve_of(tmp_path / "fixed", 1)
     assert len(fixed) == 12 and fixed[-1] < fixed[0] / 2
     assert curve_of(tmp_path / "changing", 2, 1, 3) == pytest.approx(fixed, rel=1e-9)
+
+
+def test_ranks_that_hold_one_copy_of_the_model_together_take_the_same_samples(tmp_path: Path) -> None:
+    split = curve_of(tmp_path / "split", 4, 2, GAVEL_PLAN="tensor=2", GAVEL_PLAN_TENSOR="2")
+    assert split == pytest.approx(curve_of(tmp_path / "fixed", 1), rel=1e-9)
+
+
+def test_ranks_that_are_no_whole_number_of_copies_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert [copy_of(rank, 6, 3) for rank in range(6)] == [(0, 2)] * 3 + [(1, 2)] * 3
+    monkeypatch.delenv("GAVEL_GANG_DIR", raising=False)
+    with pytest.raises(ValueError, match="model_parallel_size: 2 does not divide the 1 ranks"):
+        Job().micro_batches(0, global_batch=8, model_parallel_size=2)
 
 
 def test_a_program_sees_its_plan_in_a_gang_and_when_it_is_run_by_hand(tmp_path: Path) -> None:
