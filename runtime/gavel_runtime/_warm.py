@@ -3,10 +3,13 @@
 The supervisor starts `python -c ENTER script arguments` with GAVEL_WARM set, and writes the rank's environment to its
 standard input when the lease begins. Until then nothing of the script is executed but its first import statements, as
 far as they name installed libraries: what follows them in the script may depend on anything that the job does itself.
+What such a library would load at its first use is loaded as well.
 """
 
 import ast
 import builtins
+import contextlib
+import importlib
 import importlib.util
 import io
 import os
@@ -19,6 +22,8 @@ from types import ModuleType
 from gavel_runtime._lease import wait_for_lease
 
 OWN_PACKAGE = "gavel_runtime"
+AT_FIRST_USE = {"torch": "torch._dynamo"}
+"""What a library loads when it is first used: PyTorch its compiler, longer than itself, with the first optimizer."""
 
 
 def main() -> None:
@@ -28,6 +33,7 @@ def main() -> None:
     if not getattr(sys.flags, "safe_path", False):
         sys.path[0] = os.path.dirname(os.path.realpath(script))
     load_libraries(Path(script).read_bytes(), _own_folders())
+    _load_what_is_used_first()
     wait_for_lease()
     _run(os.path.abspath(script))
 
@@ -38,6 +44,14 @@ def load_libraries(source: bytes, own_folders: Sequence[str]) -> None:
         if not all(_is_library(name, own_folders) for name in _top_names(statement)):
             return
         exec(compile(ast.Module([statement], []), "<imports>", "exec"), {"__name__": OWN_PACKAGE})  # noqa: S102
+
+
+def _load_what_is_used_first() -> None:
+    """Load what the libraries that are there would load at their first use, where they have it."""
+    for library, name in AT_FIRST_USE.items():
+        if library in sys.modules:
+            with contextlib.suppress(Exception):  # the script meets it, if it comes so far
+                importlib.import_module(name)
 
 
 def _first_imports(source: bytes) -> Iterator[ast.Import | ast.ImportFrom]:

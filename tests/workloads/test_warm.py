@@ -56,6 +56,32 @@ def test_the_first_imports_are_loaded_up_to_a_module_of_the_job(
     assert os.environ["SEEN"].split() == loaded
 
 
+def test_what_a_library_loads_at_its_first_use_is_loaded_too_if_the_script_imports_it(tmp_path: Path) -> None:
+    """PyTorch loads its compiler with the first optimizer; a version without one, or a broken one, is no error."""
+    script, library = tmp_path / "job" / "train.py", tmp_path / "installed" / "torch"
+    for folder in (script.parent, library):
+        folder.mkdir(parents=True)
+    (library / "__init__.py").write_text("")
+
+    def seen(imports: str) -> str:
+        script.write_text(f"{imports}\nimport sys\nx = 1\nprint('torch._dynamo' in sys.modules)")
+        return subprocess.run(
+            [sys.executable, "-c", f"import sys; sys.path.append('{library.parent}'); {ENTER}", str(script)],
+            input="{}",
+            env={"GAVEL_WARM": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        ).stdout.strip()
+
+    assert seen("import torch") == "False"
+    (library / "_dynamo.py").write_text("raise RuntimeError('broken')")
+    assert seen("import torch") == "False"
+    (library / "_dynamo.py").write_text("")
+    assert (seen("import torch"), seen("import json")) == ("True", "False")
+
+
 def test_the_script_runs_as_the_main_module_with_the_environment_of_its_lease(tmp_path: Path) -> None:
     (tmp_path / "helper.py").write_text("TEXT = 'of the job'")
     script = tmp_path / "train.py"
