@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # as a warm start does: the first optimizer would load it
 import torch.distributed as dist
 
 WIDTH = 1024  # of a layer: a million parameters each
