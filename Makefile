@@ -61,9 +61,10 @@ histories: env   ## histories of clients under kills, checked for linearizabilit
 mutation: env    ## change files in small ways, does a test notice: FILES="gavel/.." TESTS="tests/.."; docs/mutants.md
 	@.venv/bin/pip install -q --require-hashes -r requirements-mutation.lock
 	@$(PY) -m scripts.mutation $(FILES) -- $(TESTS)
-bench-%: env     ## a benchmark, for example bench-startup [QUICK=1] [JSON=file] [STREAM=name] [RUN=name]
+bench-%: env     ## a benchmark, for example bench-startup [QUICK=1] [JSON=file] [STREAM=name] [RUN=name] [TABLE=name]
 	@$(PY) -m benchmarks.$(subst -,_,$*) $(if $(QUICK),--quick) $(if $(JSON),--json $(JSON)) \
-	  $(if $(STREAM),--stream "$(STREAM)") $(if $(RUN),--run "$(RUN)")
+	  $(if $(STREAM),--stream "$(STREAM)") $(if $(RUN),--run "$(RUN)") \
+	  $(if $(TABLE),--table "$(TABLE)")
 check: env       ## lint, types, floors
 	@.venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/mypy && .venv/bin/lint-imports --no-cache
 format: env      ## rewrite to the house style

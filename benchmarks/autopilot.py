@@ -1,17 +1,20 @@
 """What the autopilot brings: its cost over that of the best composition that could have been fixed, in hindsight.
 
-    make bench-autopilot [QUICK=1] [JSON=file]
+    make bench-autopilot [QUICK=1] [JSON=file] [TABLE="real streams, sigma 0"]
 
 Cases are workloads of the suite of sets of tasks, each alone and as phases with what the one before left to do, and
 streams of GPU clusters (if GAVEL_DATA names their folder). Baselines: each fixed composition, a random one in each
 epoch, UCB1 and LinUCB on the rewards of epochs, and for phases a table by workload, made with other seeds. The tables
-are also written into docs/autopilot.md. Nothing of the autopilot was chosen by these cases but on those of TUNED_ON.
+are also written into docs/autopilot.md; TABLE makes one of them. Nothing of the autopilot was chosen by these cases but
+on those of TUNED_ON.
 """
 
+import argparse
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -114,10 +117,10 @@ def of_streams() -> Iterator[Group]:
             yield Group("real streams, tail", cases, ("tail_slowdown",), (AUTOPILOT, RANDOM), most=15.0)
 
 
-def rows(quick: bool) -> Iterator[Row]:
-    """Yield the figures of each group as it is done, and write its table."""
+def rows(quick: bool, table: str = "") -> Iterator[Row]:
+    """Yield the figures of each group as it is done, and write its table; of one `table` only, if that is named."""
     with ProcessPoolExecutor(WORKERS, mp_context=get_context("spawn")) as pool:
-        for group in groups(quick):
+        for group in (each for each in groups(quick) if table in ("", each.name)):
             tasks = list(dict.fromkeys(tasks_of(group)))
             results = dict(zip(tasks, pool.map(Task.ran, tasks), strict=True))
             lines = lines_of(group, results)
@@ -186,5 +189,13 @@ def _over_single(group: Group, measure: str, results: Results) -> Iterator[Row]:
     yield Row(f"{group.name}, {measure}: better than the single best, {best}", 100 * saved, "%")
 
 
+def main() -> None:
+    """Measure what the command line asks for."""
+    parser = argparse.ArgumentParser(add_help=False)
+    parser.add_argument("--table", default="", choices=[each.name for each in groups(False)])
+    chosen, others = parser.parse_known_args()
+    run("The autopilot over the best composition in hindsight", partial(rows, table=chosen.table), others)
+
+
 if __name__ == "__main__":
-    run("The autopilot over the best composition in hindsight", rows)
+    main()
