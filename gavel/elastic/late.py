@@ -15,9 +15,7 @@ from gavel.elastic.utility import ElasticJobs
 from gavel.types import BoolArray, FloatArray, IntArray
 
 SLACK = 1e-9  # relative: a speed that is less by so little is enough
-STARTS = (
-    5  # a round and a restart each: whoever is behind by these alone waits for starts, and others' restarts cost more
-)
+STARTS = 5  # a round and a restart each: who is behind by these alone waits for starts, and going first costs more
 POWER, MOST_RHO = 2.0, 2.0  # of rho, in what a job counts: beyond it going first is what helps
 
 
