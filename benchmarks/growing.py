@@ -9,6 +9,7 @@ of size is the same in both ways. Needs `make frameworks-env`.
 """
 
 import json
+import select
 import statistics
 import subprocess
 import sys
@@ -40,8 +41,10 @@ class Rank:
         self._process.stdin.flush()
 
     def answered(self) -> None:
-        """Wait until it has done the last orders, or is ready."""
+        """Wait until it has done the last orders, or is ready. Raises RuntimeError where it ends, or takes too long."""
         assert self._process.stdout
+        if not select.select([self._process.stdout], [], [], LIMIT_S)[0]:
+            self._process.kill()
         if not self._process.stdout.readline():
             raise RuntimeError(f"a rank ended with {self._process.wait(LIMIT_S)}")
 

@@ -23,7 +23,7 @@ class Rank:
     optimizer: Any
 
     def build(self, layers: int) -> None:
-        """Make the model and the optimizer's state."""
+        """Make the model and its optimizer."""
         torch.manual_seed(0)
         self.model = torch.nn.Sequential(*[torch.nn.Linear(WIDTH, WIDTH) for _ in range(layers)])
         self.optimizer = torch.optim.Adam(self.model.parameters())

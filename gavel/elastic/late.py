@@ -1,7 +1,8 @@
 """Jobs that are behind their isolated share count more, and those that are far behind have workers before all others.
 
 n jobs, m types, k sizes; a configuration is numbered as in `problem`. D_j: how far a job is behind; T_j: how long the
-whole job would take at its isolated rate; rho_j = (D_j + T_j) / T_j: how late it ends at that rate from now on.
+whole job would take at its isolated rate; S_j: what a start costs. rho_j = (D_j + T_j) / (T_j + S_j): how late it ends
+at its isolated rate from now on, where a job alone has one start, too.
 """
 
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ import numpy as np
 
 from gavel import finish_time
 from gavel.elastic.decision import choose
-from gavel.elastic.problem import NOTHING, SizeProblem
+from gavel.elastic.problem import NOTHING, SizeChoice, SizeProblem
 from gavel.elastic.utility import ElasticJobs
 from gavel.types import BoolArray, FloatArray, IntArray
 
@@ -31,8 +32,8 @@ class Behind:
 def behind(deficit_s: FloatArray, isolated_s: FloatArray, start_s: FloatArray, least: FloatArray) -> Behind:
     """Return who goes first, and what each job counts more: rho^2, 1 to 4, 1 if it does not end late.
 
-    `deficit_s`, `isolated_s` (n,): D and T, infinite for a job that can run nowhere; `start_s` (n,): what one start
-    costs at most, a round and a restart. A job goes first if D reaches (1.25 - 1) T and STARTS starts.
+    `deficit_s`, `isolated_s` (n,): D and T, infinite for a job that can run nowhere; `start_s` (n,): S, a round and a
+    restart. A job goes first if D reaches (1.25 - 1) T and STARTS starts.
     """
     beyond_s = deficit_s - STARTS * start_s
     rows = np.flatnonzero(finish_time.is_late(beyond_s, isolated_s))
@@ -45,16 +46,18 @@ def behind(deficit_s: FloatArray, isolated_s: FloatArray, start_s: FloatArray, l
     )
 
 
-def choose_late_first(problem: SizeProblem, asked: ElasticJobs, speed: FloatArray, late: Behind) -> IntArray:
-    """Return the configuration of each job, (n,): the best choice found, in which jobs far behind are served first.
+def with_late_first(
+    problem: SizeProblem, choice: SizeChoice, asked: ElasticJobs, speed: FloatArray, late: Behind
+) -> IntArray:
+    """Return the configuration of each job, (n,): those of the best `choice`, where jobs far behind are served first.
 
     If all of these are as fast as their isolated share in the best choice, that is taken. Else each of them has a
     configuration in which it is, as far as there is room, and the others share what is left. `speed` (n, m, k): 0 where
     a job cannot have the configuration.
     """
-    free_choice = np.where(asked.is_fixed, asked.configuration, choose(problem).configuration)
+    free_choice = np.where(asked.is_fixed, asked.configuration, choice.configuration)
     order = late.order[~asked.is_fixed[late.order]]
-    if not (speed_in(speed, free_choice)[order] < late.least[order] * (1 - SLACK)).any():
+    if not (_speed_in(speed, free_choice)[order] < late.least[order] * (1 - SLACK)).any():
         return free_choice
     fixed = np.where(asked.is_fixed, asked.configuration, NOTHING)
     free = np.maximum(0, problem.capacity_workers - problem.held(fixed))
@@ -72,14 +75,14 @@ def choose_late_first(problem: SizeProblem, asked: ElasticJobs, speed: FloatArra
 def _pays(speed: FloatArray, asked: ElasticJobs) -> BoolArray:
     """Where a job is at its end sooner than in its own configuration, the restart included, (n, m, k)."""
     steps_left, restart_s = asked.steps_left[:, None, None], asked.restart_s[:, None, None]
-    own = speed_in(speed, asked.configuration)[:, None, None]
+    own = _speed_in(speed, asked.configuration)[:, None, None]
     is_own = np.arange(speed[0].size).reshape(speed.shape[1:]) == asked.configuration[:, None, None]
     pays: BoolArray = (own * (steps_left + restart_s * speed) < steps_left * speed) | is_own
     return pays
 
 
-def speed_in(speed: FloatArray, configuration: IntArray) -> FloatArray:
-    """Return the speed of each job in its configuration, (n,); 0 for one that has none."""
+def _speed_in(speed: FloatArray, configuration: IntArray) -> FloatArray:
+    """The speed of each job in its configuration, (n,); 0 for one that has none."""
     flat = speed.reshape(len(speed), -1)
     rows = np.flatnonzero(configuration != NOTHING)
     there = np.zeros(len(flat))

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gavel.elastic.late import choose_late_first
+from gavel.elastic.decision import choose
+from gavel.elastic.late import with_late_first
 from gavel.elastic.problem import NOTHING, SizeProblem
 from gavel.elastic.utility import ElasticJobs, utility
 from gavel.mechanism.jobs.sizes import resized
@@ -128,7 +129,7 @@ def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> ConfiguredJobs:
     behind = jobs_behind(jobs, candidates.expected * possible, own, asked, inputs)
     worth = utility(replace(asked, weight=asked.weight * behind.urgency)) * possible
     problem = SizeProblem(utility=worth, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
-    chosen = choose_late_first(problem, asked, candidates.speed * possible, behind)
+    chosen = with_late_first(problem, choose(problem), asked, candidates.speed * possible, behind)
     types = inputs.feasibility.types
     late = ((row, int(problem.type_of[chosen[row]])) for row in behind.order.tolist() if chosen[row] != NOTHING)
     places = np.where(chosen == NOTHING, held, chosen)
