@@ -8,8 +8,8 @@ samples at once as that batch has, on every type: the data does not say how many
 import csv
 import os
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
@@ -34,7 +34,27 @@ class ElasticJob:
     tuned_batch: int
 
 
-@dataclass(frozen=True)
+@dataclass
+class Active:
+    """A job that has arrived and not ended."""
+
+    job: ElasticJob
+    done: float = 0.0
+    held: int = -1  # its configuration
+    restart_s: float = 0.0  # left of it
+    restarts: int = 0
+    worked_s: float = 0.0  # in the last round
+    isolated_rate: float = 1.0  # work a second that it would make of a 1/n share now
+    isolated_s: float = 0.0  # that the work done would have taken at the isolated rate
+    rivals: list[int] = field(default_factory=list)
+    misstated: float = 1.0  # what the rule takes to be left of it, times the truth
+
+
+Speeds = Callable[[ElasticJob, float], FloatArray]
+"""Work a second of a job that has done so much, by type and size, (m, k)."""
+
+
+@dataclass(frozen=True, eq=False)
 class Family:
     """Models of one family: `fits` by type are a step's times, `worth` by batch the (iterations, work) so far."""
 
@@ -63,11 +83,12 @@ class Family:
 
     def speeds(self, work_done: float, batches: Iterable[int] = ()) -> FloatArray:
         """Return the work a second, (m, k), with the best of these batches (all, if none is named); 0: not possible."""
-        each = [self._worth_of_step(batch, work_done) / self._step_s[batch] for batch in (batches or self.worth)]
+        each = [self.worth_of_step(batch, work_done) / self._step_s[batch] for batch in (batches or self.worth)]
         best: FloatArray = np.max(each, axis=0)
         return best
 
-    def _worth_of_step(self, batch: int, work_done: float) -> float:
+    def worth_of_step(self, batch: int, work_done: float) -> float:
+        """Return the work that a step of so many samples does once `work_done` is done."""
         so_far = self.worth[batch]
         epoch = min(max(1, int(np.searchsorted(so_far[:, 1], work_done, side="right"))), len(so_far) - 1)
         iterations, work = so_far[epoch] - so_far[epoch - 1]
