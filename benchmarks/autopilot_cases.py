@@ -97,14 +97,14 @@ def suite_scenario(round_s: float) -> Scenario:
 
 
 def phase_names(seed: int) -> tuple[str, ...]:
-    """Return the workloads of the phases, in order: five of the suite, shuffled."""
+    """Return the workloads of the phases, in order: those of the suite, shuffled."""
     names = list(suite.WORKLOADS)
     random.Random(f"phases {seed}").shuffle(names)
-    return tuple(names[:5])
+    return tuple(names)
 
 
 def phases(jobs: int, seed: int) -> list[tuple[TraceJob, str]]:
-    """Return five workloads of the suite one after the other, each job with its workload.
+    """Return the workloads of the suite one after the other, each job with its workload.
 
     Each begins when the one before would have been served at full load, so that its queue is carried over.
     """

@@ -40,8 +40,8 @@ def test_phases_are_workloads_of_the_suite_one_after_the_other() -> None:
     users = Counter(
         job.spec.user.partition("-")[0] for job, _ in {job.spec.user: (job, name) for job, name in jobs}.values()
     )
-    assert len(phase_names(1)) == 5 and set(phase_names(1)) <= set(WORKLOADS) and phase_names(1) != phase_names(2)
-    assert users == {str(place): 3 for place in range(5)}
+    assert sorted(phase_names(1)) == sorted(WORKLOADS) and phase_names(1) != phase_names(2)
+    assert users == {str(place): 3 for place in range(len(WORKLOADS))}
     assert [job.submitted_at_s for job, _ in jobs] == sorted(job.submitted_at_s for job, _ in jobs)
 
 
