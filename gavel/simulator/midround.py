@@ -41,7 +41,7 @@ def placed_now(
     workers = FreeWorkers(cluster=layout.cluster, taken=frozenset(taken), held=_held(active))
     behind = (lag[waiting].max(axis=1) > 0).astype(float)
     if (active.preemptible[waiting] == 0).any():
-        free = workers.layout()
+        free = workers.layout
         lag = lag.copy()
         columns = np.array([layout.types.index(name) for name in free.types], dtype=np.int64)
         lag[np.ix_(waiting, columns)] += targets(waiting, free)

@@ -82,7 +82,8 @@ class Room:
         other.free = {name: list(nodes) for name, nodes in self.free.items()}
         other.count = {name: count.copy() for name, count in self.count.items()}
         other.cores, other.memory = self.cores.copy(), self.memory.copy()
-        other._fits = {key: fits.copy() for key, fits in self._fits.items()}
+        kept = self._fits if len(self._fits) <= MOST_KEPT else {}
+        other._fits = {key: fits.copy() for key, fits in kept.items()}
         return other
 
     def _add(self, worker: Worker) -> None:
@@ -219,6 +220,10 @@ class Feasibility:
     @cached_property
     def _room(self) -> Room:
         return Room(self.cluster, self.used)
+
+    def room(self) -> Room:
+        """Return what is free if no gang is placed yet, for the caller to place gangs in."""
+        return self._room.copy()
 
     def ranks(self, needs: Needs) -> Mapping[AcceleratorType, int]:
         """Return how many ranks with these needs fit on each type at once, if no other job is there."""

@@ -40,13 +40,9 @@ class Layout:
         """Return where jobs can run on these workers."""
         return Feasibility(self.cluster, self.used)
 
-    @cached_property
-    def _empty(self) -> Room:
-        return Room(self.cluster, self.used)
-
     def room(self) -> Room:
         """Return what is free if no gang is placed yet, for the caller to place gangs in."""
-        return self._empty.copy()
+        return self.feasibility.room()
 
     def nodes(self, workers: Workers) -> int:
         """Return the number of nodes that the workers are on."""

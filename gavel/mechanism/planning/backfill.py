@@ -8,6 +8,7 @@ job cannot be preempted, what it is given lasts, so the policy is asked anew abo
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
 from operator import attrgetter
 
@@ -198,7 +199,7 @@ def _is_live(lease: Lease, jobs: Mapping[JobId, Job], there: set[WorkerId]) -> b
     return job.is_wanted and there.issuperset(lease.worker_ids)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class FreeWorkers:
     """The workers of `cluster` that are not `taken`, and `held`: workers and needs of the gangs that hold the others.
 
@@ -209,8 +210,9 @@ class FreeWorkers:
     taken: frozenset[WorkerId]
     held: tuple[Held, ...] = ()
 
+    @cached_property
     def layout(self) -> Layout:
-        """Return the free workers, on nodes of which others hold a part."""
+        """Return the free workers, on nodes of which others hold a part; the same one each time it is asked for."""
         node_of = {worker.id: worker.node for worker in self.cluster.workers} if self.held else {}
         return Layout(usable(self.cluster, {}, self.taken), used_by(self.held, node_of))
 
@@ -235,7 +237,7 @@ def fill(
     workers of each row's gang; `needs`: of its ranks.
     """
     placed: dict[int, tuple[WorkerId, ...]] = {}
-    free = workers.layout()
+    free = workers.layout
     most = max(free.capacity_workers.values(), default=0)
     rest = iter(sorted([row for row, size in enumerate(sizes) if size <= most], key=lambda row: -behind[row]))
     while free.types:
@@ -247,7 +249,7 @@ def fill(
         placed |= more
         if more:
             workers = workers.without([(ids, needs[row]) for row, ids in more.items()])
-            free = workers.layout()
+            free = workers.layout
     return placed
 
 
@@ -309,7 +311,7 @@ def _early(gap: Gap, expected: Mapping[JobId, Lease], waiting: set[JobId], worke
         and there.issuperset(lease.worker_ids)
     ]
     if workers.held:
-        room = workers.layout().room()
+        room = workers.layout.room()
         gangs = dict.fromkeys((lease.combination, lease.worker_ids) for lease in leases)
         needs = {members: together([gap.jobs[each].spec.needs for each in members]) for members, _ in gangs}
         placed = {members for members, ids in gangs if room.hold(ids, needs[members])}
@@ -355,7 +357,7 @@ def _lag_rounds(gap: Gap, jobs: Sequence[Job], workers: FreeWorkers) -> tuple[Le
         ids_behind = _behind(gap.lag)
         return gap.lag, [float(job.id in ids_behind) for job in jobs]
     lag = dict(gap.lag)
-    for key, fraction in gap.targets(jobs, workers.layout()).items():
+    for key, fraction in gap.targets(jobs, workers.layout).items():
         lag[key] = lag.get(key, 0.0) + fraction
     most: dict[JobId, float] = {}
     for (job_id, _), rounds in lag.items():
