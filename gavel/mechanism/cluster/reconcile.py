@@ -206,9 +206,7 @@ def argv_of(spec: JobSpec) -> tuple[str, ...]:
 
 
 def _partner(lease: Lease) -> JobId | None:
-    """The other job of a packed pair."""
-    if len(lease.combination) == 1:
-        return None
+    """The other job of a packed pair; None: the gang has its workers to itself."""
     return next((job_id for job_id in lease.combination if job_id != lease.job_id), None)
 
 
