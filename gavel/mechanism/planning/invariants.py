@@ -161,8 +161,7 @@ def _most_time(allocation: Allocation) -> float:
 
 def _at_once(held: Mapping[str, list[Lease]], plan: RoundPlan) -> Iterator[tuple[str, Lease, Lease]]:
     """(name, two of the leases held under it that overlap in time)."""
-    several = ((name, leases) for name, leases in held.items() if len(leases) > 1)
-    for name, leases in several:
+    for name, leases in held.items():
         for one, other in combinations(leases, 2):
             latest = max(_starts_at_s(one, plan), _starts_at_s(other, plan))
             if latest < min(one.expires_at_s, other.expires_at_s):
