@@ -16,7 +16,7 @@ from gavel.store.leadership_rules import LeaderRow, check_leads, lost, next_row
 from gavel.store.lock_holder import write_lock_holder
 from gavel.store.revision import check_revision
 from gavel.store.schema import LeadershipRow
-from gavel.store.writer import Transaction, Writer
+from gavel.store.writer import Transaction, Writer, first_line
 from gavel.types import Term
 
 _ROW = LeadershipRow.__table__
@@ -40,7 +40,7 @@ class Leadership:
             with self._read_engine.connect() as connection:
                 return _leader_row(connection)
         except SQLAlchemyError as error:
-            raise StoreUnavailable(f"the database cannot be read now: {_first_line(error)}") from error
+            raise StoreUnavailable(f"the database cannot be read now: {first_line(error)}") from error
 
     def blocked_by(self) -> int | None:
         """Return the pid of the process of this machine that keeps others from writing; None if none is known."""
@@ -76,7 +76,7 @@ class Leadership:
                 check_revision(connection)
                 done = connection.execute(update(LeadershipRow).where(is_ours).values(beat=LeadershipRow.beat + 1))
         except SQLAlchemyError as error:
-            raise StoreUnavailable(f"the database cannot take a write now: {_first_line(error)}") from error
+            raise StoreUnavailable(f"the database cannot take a write now: {first_line(error)}") from error
         if done.rowcount != 1:
             raise lost(self.generation)
 
@@ -104,7 +104,3 @@ def _leader_row(connection: Connection, *, until_commit: bool = False) -> Leader
 def _put(connection: Connection, row: dict[str, object]) -> None:
     if connection.execute(update(LeadershipRow).values(row)).rowcount == 0:
         connection.execute(insert(LeadershipRow), row | {"id": 1})
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]

@@ -182,7 +182,7 @@ class Writer:
             return None
         if isinstance(failure, StoreUnavailable):
             return failure
-        return StoreUnavailable(f"the database cannot take a write now: {_first_line(failure)}")
+        return StoreUnavailable(f"the database cannot take a write now: {first_line(failure)}")
 
     def _open(self, connection: Connection) -> Transaction:
         """Increment the change first: on PostgreSQL this row's lock puts all writers of all processes in order."""
@@ -245,5 +245,6 @@ def _attempt(apply: Callable[[Transaction], Any], transaction: Transaction) -> A
     return result
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]
+def first_line(error: Exception) -> str:
+    """Return what the database said, without the statement that follows it."""
+    return str(error).partition("\n")[0]

@@ -1,19 +1,27 @@
 """Of many scheduler processes only the newest leader commits, on SQLite and on PostgreSQL."""
 
+import os
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+from sqlalchemy import Engine, create_engine, text
 
-from gavel.errors import LeadershipLost, StaleVersion
+from gavel.errors import LeadershipLost, StaleVersion, StoreUnavailable
 from gavel.ports import Changes, JobEvent
 from gavel.store.leadership import LeaderRow
 from gavel.store.sql import SqlStore
 from tests.conftest import IS_FULL
-from tests.postgresql import emptied
+from tests.postgresql import LIMIT_S, emptied
+from tests.refusals import refused
 
 Open = Callable[[], SqlStore]
 
@@ -53,6 +61,88 @@ def test_a_commit_of_a_leader_that_was_replaced_is_refused_and_writes_nothing(op
     with pytest.raises(LeadershipLost):
         old.leadership.beat()
     assert new.snapshot().version == 1 and commit(new) == 2
+
+
+def test_the_row_says_who_leads_since_how_many_beats_and_for_how_long_without_one(open_it: Open) -> None:
+    leader, standby = open_it(), open_it()
+    before = standby.leadership.current()
+    term = leader.leadership.take("a", lease_s=2.5, seen=before)
+    assert term is not None and term.database and term.generation == before.generation + 1
+    row = LeaderRow(database=term.database, generation=term.generation, holder="a", beat=before.beat + 1, lease_s=2.5)
+    assert standby.leadership.current() == row
+    for beat in (before.beat + 2, before.beat + 3):
+        leader.leadership.beat()
+        assert standby.leadership.current() == replace(row, beat=beat)
+
+
+def test_a_leader_that_was_followed_reads_that_its_own_generation_is_over(open_it: Open) -> None:
+    old, new = open_it(), open_it()
+    assert lead(old) and lead(new)
+    generation = old.leadership.generation
+    sentence = f"generation {generation} does not lead the scheduler any more: another process took over"
+    with refused(LeadershipLost, sentence):
+        old.leadership.beat()
+    with refused(LeadershipLost, sentence):
+        commit(old)
+
+
+@pytest.fixture
+def on_sqlite(database: Path) -> Iterator[SqlStore]:
+    """A store that leads."""
+    store = SqlStore(f"sqlite:///{database}")
+    assert lead(store)
+    yield store
+    store.close()
+
+
+def test_what_the_database_lacks_is_said_in_one_line(on_sqlite: SqlStore, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as other:
+        other.execute("DROP TABLE leadership")
+    missing = "(sqlite3.OperationalError) no such table: leadership"
+    with refused(StoreUnavailable, f"the database cannot be read now: {missing}"):
+        on_sqlite.leadership.current()
+    with refused(StoreUnavailable, f"the database cannot take a write now: {missing}"):
+        on_sqlite.leadership.beat()
+
+
+def test_the_process_that_is_in_the_middle_of_a_write_is_known(on_sqlite: SqlStore, database: Path) -> None:
+    with closing(sqlite3.connect(database)) as other:
+        assert on_sqlite.leadership.blocked_by() is None
+        other.execute("BEGIN IMMEDIATE")
+        assert on_sqlite.leadership.blocked_by() == os.getpid()
+        other.execute("ROLLBACK")
+        assert on_sqlite.leadership.blocked_by() is None
+
+
+def test_a_beat_that_is_on_its_way_keeps_others_from_leading(migrated_postgresql: str) -> None:
+    """1. The leader's beat is not committed yet. 2. Another process has seen the one before. 3. It waits, and does not
+    lead. On SQLite nothing is read for a write while another write is going on.
+    """
+    url = emptied(migrated_postgresql)
+    leader, standby, engine = SqlStore(url), SqlStore(url), create_engine(url)
+    assert lead(leader)
+    seen = standby.leadership.current()
+    with ThreadPoolExecutor(1) as pool:
+        with engine.begin() as connection:
+            connection.execute(text("UPDATE leadership SET beat = beat + 1"))
+            assert standby.leadership.current() == seen, "who only looks does not wait"
+            taken = pool.submit(standby.leadership.take, "b", lease_s=2.0, seen=seen)
+            wait_until_one_waits_for_a_lock(engine)
+        assert taken.result(LIMIT_S) is None
+    leader.leadership.beat()
+    for store in (leader, standby):
+        store.close()
+    engine.dispose()
+
+
+def wait_until_one_waits_for_a_lock(engine: Engine) -> None:
+    waiting = text("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'")
+    until_s = time.monotonic() + LIMIT_S
+    while time.monotonic() < until_s:
+        with engine.connect() as connection:
+            if connection.execute(waiting).scalar():
+                return
+    raise AssertionError("nobody waits for a lock")
 
 
 def test_who_saw_an_older_beat_does_not_come_to_lead(open_it: Open) -> None:
