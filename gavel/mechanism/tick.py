@@ -160,8 +160,9 @@ class Tick:
         return tuple(self._with_amendment(record) for record in records) if self.amended else records
 
     def _with_amendment(self, record: RoundRecord) -> RoundRecord:
-        is_it = self.amended is not None and self.amended.round_index == record.plan.round_index
-        return replace(record, plan=self.amended) if is_it and self.amended else record
+        if self.amended is None or self.amended.round_index != record.plan.round_index:
+            return record
+        return replace(record, plan=self.amended)
 
     @property
     def round_plans(self) -> tuple[RoundPlan, ...]:
