@@ -169,8 +169,10 @@ def test_a_command_that_decides_nothing_leaves_what_commands_before_it_decided()
 def test_a_command_may_take_away_all_resources_and_marks() -> None:
     tick = a_tick(infeasible=(INFEASIBLE,))
     tick.resources = (RESOURCE,)
+    before = decided(tick)
     tick.take(COMMAND, Outcome(resources=(), infeasible=()))
-    assert (tick.resources, tick.infeasible) == ((), ())
+    done = replace(COMMAND, state=OperationState.DONE, finished_at_s=NOW_S)
+    assert differences(before, tick) == {"resources": (), "infeasible": (), "operations": [done]}
 
 
 @pytest.mark.parametrize("after", [None, {"is_cordoned": True}])

@@ -40,6 +40,7 @@ from tests.builders import a_job, a_spec
 from tests.refusals import refused
 
 LEASED = Progress(state=JobState.LEASED, generation=3, steps_done=40, total_steps=100)
+FEWER = Reason.TOO_MANY_JOBS.fix()
 PLAN = RoundPlan(
     round_index=8,
     parent_round_index=7,
@@ -194,9 +195,6 @@ def test_the_unfinished_jobs_of_each_tier_are_at_most_its_limit() -> None:
         tiers = {"gold": stored} if stored else {}
         with refused(LimitReached, sentence):
             check_limits(specs, {}, tiers, per_user=None, per_tier={"gold": most})
-
-
-FEWER = Reason.TOO_MANY_JOBS.fix()
 
 
 def test_an_ended_job_cannot_be_asked_for_anything() -> None:

@@ -17,7 +17,7 @@ from sqlalchemy import Engine, create_engine, text
 
 from gavel.errors import LeadershipLost, StaleVersion, StoreUnavailable
 from gavel.ports import Changes, JobEvent
-from gavel.store.leadership import LeaderRow
+from gavel.store.leadership_rules import LeaderRow
 from gavel.store.sql import SqlStore
 from tests.conftest import IS_FULL
 from tests.postgresql import LIMIT_S, emptied
