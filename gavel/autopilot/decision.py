@@ -250,7 +250,7 @@ def _chosen(question: Question, race: _Race, scores: Sequence[CompositionScore])
     breaks = not scores[race.incumbent].keeps_limits
     if not breaks and not question.rule.is_clear(race.gain(row), cost, best.preference * cost):
         return own, _unclear(best)
-    if refusal := question.rule.refusal(question.switched_at_s, question.state.at_s):
+    if refusal := question.rule.refusal(question.switched_at_s, question.state.at_s, question.epoch_s):
         return own, refusal
     why = "and the one in force breaks a limit" if breaks else f"tried on {best.futures} futures"
     return best.composition, f"it gains {100 * best.gain:.1f} % +- {100 * best.error:.1f} over {own}, {why}"

@@ -1,7 +1,8 @@
 """By how much the simulator is wrong about a composition, learned as the logarithm of real over predicted cost.
 
 Ridge regression, recursive and with forgetting: A <- f A + (1 - f) r I + phi phi', b <- f b + phi e, theta = A^-1 b.
-Without experience theta is 0: what the simulator predicts is believed.
+Without experience theta is 0: what the simulator predicts is believed. What is expected counts only as far as it is
+beyond its own standard error, so that no composition is left for what a few epochs taught.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from gavel.types import FloatArray
 
 FORGETTING = 0.98
 RIDGE = 5.0
+ERROR = 0.1  # by how much ln(real / predicted) of a composition differs from epoch to epoch
 MOST = np.log(1.25)  # of the correction, up or down
 
 
@@ -40,5 +42,7 @@ class Residual:
 
     def correction(self, features: FloatArray) -> float:
         """Return the factor by which a predicted cost is multiplied, between 0.8 and 1.25."""
-        expected = float(features @ np.linalg.solve(self.weight, self.moment))
-        return float(np.exp(np.clip(expected, -MOST, MOST)))
+        gain = np.linalg.solve(self.weight, features)
+        expected, error = float(gain @ self.moment), ERROR * float(np.sqrt(gain @ features))
+        clear = expected - np.clip(expected, -error, error)
+        return float(np.exp(np.clip(clear, -MOST, MOST)))

@@ -65,12 +65,12 @@ def test_the_same_noise_in_both_compositions_does_not_hide_a_gain() -> None:
         ((), ""),
         ((950.0,), "the last switch was 50 s ago, and a switch stays 100 s"),
         ((100.0, 300.0), ""),
-        ((100.0, 300.0, 500.0), "there were 3 switches within a day"),
-        ((-90_000.0, 300.0, 500.0), ""),
+        ((100.0, 300.0, 500.0), "there were 3 switches within 12 epochs"),
+        ((-200.0, 300.0, 500.0), ""),
     ],
 )
 def test_switches_are_not_too_near_nor_too_many(switched_at_s: tuple[float, ...], refusal: str) -> None:
-    assert SwitchRule(dwell_s=100.0, most_a_day=3).refusal(switched_at_s, 1000.0) == refusal
+    assert SwitchRule(dwell_s=100.0, most=3).refusal(switched_at_s, 1000.0, epoch_s=100.0) == refusal
 
 
 PHI = np.array([1.0, 2.0, 0.5])
@@ -88,6 +88,13 @@ def test_a_steady_error_is_learned_and_a_new_one_replaces_it() -> None:
     for _ in range(200):
         residual = residual.learned(PHI, -0.2)
     assert residual.correction(PHI) == pytest.approx(np.exp(-0.2), rel=0.05)
+
+
+def test_what_one_epoch_taught_changes_no_prediction_and_what_many_did_is_believed() -> None:
+    once, often = Residual.of(3).learned(PHI, 0.1), Residual.of(3)
+    for _ in range(20):
+        often = often.learned(PHI, 0.1)
+    assert once.correction(PHI) == 1.0 and 1.05 < often.correction(PHI) < np.exp(0.1)
 
 
 @settings(max_examples=EXAMPLES)
