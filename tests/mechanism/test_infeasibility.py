@@ -2,11 +2,20 @@
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
 from gavel.mechanism.explaining.explanation import State, explain
-from gavel.mechanism.jobs.infeasibility import MARKS_PER_USER_MAX, evidence_of, marked, ruled_out
+from gavel.mechanism.jobs.infeasibility import (
+    KILLED_FOR_MEMORY,
+    MARKS_PER_USER_MAX,
+    evidence_of,
+    is_of_kernel,
+    marked,
+    marks_of,
+    ruled_out,
+)
 from gavel.simulator.cluster import program
 from gavel.types import GangExit, GangOutcome, GangState, InfeasibleType, JobState, OperationState, Reason
 from tests.builders import a_job
@@ -67,6 +76,22 @@ def test_what_a_program_prints_is_bounded_and_harmless() -> None:
     assert len(evidence) <= 200 and evidence.isprintable()
 
 
+def test_the_last_line_with_a_sign_is_the_evidence() -> None:
+    """The message of the end comes after all lines of the log."""
+    assert evidence_of(a_failure("MemoryError", "  CUDA out of memory: 2  ", "bye")) == "CUDA out of memory: 2"
+    killed = f"rank 0 was {KILLED_FOR_MEMORY}"
+    assert evidence_of(a_failure("MemoryError", message=killed)) == killed
+    assert is_of_kernel(killed) and not is_of_kernel("MemoryError")
+
+
+def test_only_the_first_2000_characters_of_a_line_are_looked_at() -> None:
+    sign = "CUDA out of memory"
+    room = " " * (2000 - len(sign))
+    assert evidence_of(a_failure(room + sign + ", and more")) == sign
+    assert evidence_of(a_failure(f"{room} {sign}")) == ""
+    assert evidence_of(a_failure(f"a\x00b\t{sign}" + "x" * 300)) == f"a b {sign}" + "x" * (200 - len(f"a b {sign}"))
+
+
 def test_a_program_says_that_it_cannot_run_here() -> None:
     script = "from gavel_runtime import job; job.cannot_run_here('needs\\nbfloat16')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=60)
@@ -83,6 +108,33 @@ def test_a_mark_is_of_one_user_kind_and_size_and_a_user_has_few() -> None:
         marks = marked(marks, a_mark(kind=f"k{index}", at_s=float(index)))
     assert len(marks) == MARKS_PER_USER_MAX + 1 and marks[0].user == "bob"
     assert marked(marks, marks[-1]) == marks
+
+
+def test_the_newest_mark_is_the_last_and_the_oldest_of_its_user_goes_wherever_it_is() -> None:
+    other = a_mark(user="bob", at_s=0.0)
+    full = tuple(a_mark(kind=f"k{index}", at_s=1000.0 - index) for index in range(MARKS_PER_USER_MAX))
+    new = a_mark(kind="new", at_s=2000.0)
+    assert marked((*full, other), new) == (*full[:-1], other, new)
+    assert marked((*full[1:], other), new) == (*full[1:], other, new)
+    again = a_mark(kind="k0", at_s=2000.0)
+    assert marked((*full, other), again) == (*full[1:], other, again)
+
+
+def test_the_marks_of_a_job_are_those_of_its_user_kind_and_size() -> None:
+    own = [a_mark(accelerator_type="slow"), a_mark()]
+    assert marks_of(a_job(), [own[0], a_mark(user="bob"), a_mark(kind="cnn"), a_mark(scale_factor=2), own[1]]) == own
+
+
+def test_a_job_of_which_nothing_is_known_stays_the_same_object() -> None:
+    job, other = a_job(), a_job(spec={"kind": "cnn"})
+    (seen,), (other_seen,) = ruled_out([job], []), ruled_out([other], [a_mark()])
+    assert seen is job and other_seen is other
+
+
+def test_every_type_that_is_marked_is_excluded_beside_what_the_user_allows() -> None:
+    job = a_job(spec={"accelerator_types": ("fast", "new")})
+    (seen,) = ruled_out([job], [a_mark(), a_mark(accelerator_type="slow")])
+    assert seen == replace(job, spec=replace(job.spec, accelerator_types=("fast", "new", "!fast", "!slow")))
 
 
 def fail_on(world: World, job_id: str, line: str = OUT_OF_MEMORY) -> str:

@@ -36,3 +36,14 @@ def test_the_sentence_about_a_launch_says_under_which_plan_it_is(workers: list[s
     assert workers_after(EventKind.LAUNCHED, message) == len(workers)
     assert plan_after(EventKind.LAUNCHED, launch_message(workers, 3, 40)) is None
     assert plan_after(EventKind.PREEMPTED, message) is None
+
+
+def test_the_sentence_about_a_launch_names_the_workers_and_where_it_begins() -> None:
+    where = "The gang was launched on fast-0, fast-1 as number 3, from step 40"
+    assert launch_message(("fast-0", "fast-1"), 3, 40) == f"{where}."
+    assert launch_message(("fast-0", "fast-1"), 3, 40, "tensor=2") == f"{where}, under plan tensor=2."
+
+
+def test_a_sentence_that_no_launch_has_says_nothing_of_a_plan() -> None:
+    assert plan_after(EventKind.LAUNCHED, "on fast-0, under plan a.") is None
+    assert workers_after("job.edited", launch_message(("fast-0",), 3, 40)) is None

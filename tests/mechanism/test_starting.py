@@ -6,7 +6,6 @@ from typing import cast
 
 import pytest
 
-from gavel.mechanism.jobs.no_progress import no_progress
 from gavel.mechanism.planning.replanning import differences, planned_again
 from gavel.mechanism.planning.starting import LeaseSoFar, starting, stays
 from gavel.mechanism.tick import Tick
@@ -145,21 +144,3 @@ def test_a_program_that_is_never_stopped_may_run_without_a_step() -> None:
     job_id = world.submit(120, preemptible=False, **STATED)
     world.run_until_s(90.0)
     assert world.job(job_id).no_progress == ""
-
-
-def test_a_job_that_trains_and_saves_nothing_is_told_to_save() -> None:
-    job = a_job(leases_without_checkpoint=3, longest_without_checkpoint_s=600.0, training_since_s=5.0, steps_done=7)
-    text = no_progress(job, "fast", (), start_limit_s=LIMIT_S)
-    assert "saved no checkpoint" in text and "step 7" in text and "`checkpoint`" in text
-
-
-def test_a_slow_start_is_named_with_what_its_kind_takes() -> None:
-    job = a_job(leases_without_checkpoint=2, longest_without_checkpoint_s=600.0)
-    times = (StartupTimes(kind="mlp", accelerator_type="fast", startup_s=(700.0, 900.0, 800.0), restore_s=(50.0,)),)
-    assert "takes about 850 s to start on fast" in no_progress(job, "fast", times, start_limit_s=LIMIT_S)
-
-
-@pytest.mark.parametrize(("leases", "longest_s"), [(1, 600.0), (2, 599.0)])
-def test_a_job_with_hope_is_told_nothing(leases: int, longest_s: float) -> None:
-    job = a_job(leases_without_checkpoint=leases, longest_without_checkpoint_s=longest_s)
-    assert no_progress(job, "fast", (), start_limit_s=LIMIT_S) == ""

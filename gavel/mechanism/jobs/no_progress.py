@@ -13,7 +13,7 @@ def no_progress(
     startup_times: Sequence[StartupTimes],
     *,
     start_limit_s: float,
-    spent_s: float = 0.0,
+    spent_s: float,
 ) -> str:
     """Return what keeps the job from progress, and what helps, in sentences; empty while a longer lease may help.
 
