@@ -55,7 +55,7 @@ class Room:
 
     def overcommitted(self) -> tuple[AcceleratorType, float, int] | None:
         """Return a type of which more is held and guaranteed than there is: its name, that number, and its workers."""
-        wanted = {name: self._wanted(self._below.get(None, ()), name) for name in self._capacity}
+        wanted = {name: self._wanted_by_all(name) for name in self._capacity}
         over = [name for name, workers in wanted.items() if workers > self._capacity[name] + ROUNDING]
         return (over[0], wanted[over[0]], self._capacity[over[0]]) if over else None
 
@@ -70,9 +70,9 @@ class Room:
             most = "its tier's cap and the guarantees of other tiers leave no accelerator type with so many workers"
         return f"a gang of {spec.scale_factor} that may not be preempted could never start: {most} without preemption"
 
-    def why_not(self, spec: JobSpec) -> str:
-        """Return the sentence for a job whose gang may stay on no type."""
-        size, full = spec.scale_factor, self._full(spec.tier, spec.scale_factor)
+    def why_not(self, tier: str, size: int) -> str:
+        """Return the sentence for a job of the tier whose gang of so many workers may stay on no type."""
+        full = self._full(tier, size)
         if full is None:
             return (
                 f"The job may not be preempted and needs {size} more of one accelerator type. Its tier's cap and the"
@@ -101,9 +101,12 @@ class Room:
     def _leaves(self, tier: str, size: float, name: AcceleratorType) -> bool:
         """Whether all tiers can have what they hold and what they are guaranteed, with one more gang."""
         self._own[tier, name] += size
-        wanted = self._wanted(self._below.get(None, ()), name)
+        wanted = self._wanted_by_all(name)
         self._own[tier, name] -= size
         return wanted <= self._capacity[name] + ROUNDING
+
+    def _wanted_by_all(self, name: AcceleratorType) -> float:
+        return self._wanted(self._below.get(None, ()), name)
 
     def _wanted(self, tiers: Sequence[Tier], name: AcceleratorType) -> float:
         return sum(

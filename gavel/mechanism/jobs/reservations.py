@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from math import ceil, inf
 
 from gavel.mechanism.jobs.non_preemptible_limits import Room
-from gavel.types import AcceleratorType, Job, JobId, JobSpec, JobState, RoundPlan, Tier
+from gavel.types import AcceleratorType, Job, JobId, JobState, RoundPlan, Tier
 
 NOTICE_ROUNDS = 2.0  # a reservation begins later than so: rounds until then are planned already
 MINUTE_S = 60.0
@@ -65,7 +65,7 @@ class Calendar:
             return "No accelerator type has room for it all the time."
         if all(self._free(name, at_s) < claim.workers for name in claim.types):
             return self._taken(claim, at_s)
-        return f"{_limit(self._room(at_s), claim)} That is so {when(at_s)}."
+        return f"{self._room(at_s).why_not(claim.tier, claim.workers)} That is so {when(at_s)}."
 
     def next_at_s(self, claim: Claim, earliest_s: float, latest_s: float) -> float | None:
         """Return the next instant, a whole minute, from which there would be room for the claim; None: there is none.
@@ -200,10 +200,6 @@ def when(at_s: float) -> str:
 
 def _index(plan: RoundPlan) -> int:
     return plan.round_index
-
-
-def _limit(room: Room, claim: Claim) -> str:
-    return room.why_not(JobSpec(kind="", user="", tier=claim.tier, argv=(), scale_factor=claim.workers))
 
 
 def _minute(at_s: float) -> float:

@@ -163,7 +163,7 @@ class _NowAndLater:
         """Return the sentence for a job that `types` leaves none."""
         spec, possible = job.spec, layout.feasibility.types_of(job.spec)
         if self._is_limited and not self._now.types(spec.tier, spec.scale_factor, possible):
-            return self._now.why_not(spec)
+            return self._now.why_not(spec.tier, spec.scale_factor)
         return f"It could still run when a reservation begins. {self._later.why_not(self._claim(job, possible))}"
 
     def _claim(self, job: Job, types: Collection[AcceleratorType], *, is_reserved: bool = False) -> Claim:
