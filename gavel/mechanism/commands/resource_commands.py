@@ -137,7 +137,7 @@ def _free(tick: Tick, wanted: Wanted, node: str) -> Iterator[tuple[str, int]]:
     for worker in tick.seen.cluster.workers:
         if worker.node == node:
             name = f"node/worker-{worker.id}"
-            yield name, int(not tick.seen.held.get((name, node), 0))
+            yield name, int(not tick.seen.held.get((name, node)))
     for (owner, name, at), each in wanted.items():
         if at == node:
             yield f"{owner}/{name}", each.free
