@@ -95,6 +95,11 @@ def test_the_charge_is_kept_with_the_round_and_outlives_a_restart() -> None:
         ({"a": 50.0}, [], 100.0, {"a": 40.0}),
         ({"a": 5.0}, [], 100.0, {}),
         ({"a": 190.0}, [("a", 50.0)], 0.0, {"a": 200.0}),
+        ({"a": 50.0, "b": 7.0}, [("b", 1.0), ("c", 2.0)], 10.0, {"a": 49.0, "b": 7.0, "c": 2.0}),
+        ({"a": 10.0}, [], 100.0, {}),
+        ({"a": 0.5}, [], 0.0, {"a": 0.5}),
+        ({"a": 5.0}, [], -10.0, {"a": 5.0}),
+        ({}, [("a", 0.0)], 0.0, {}),
     ],
 )
 def test_time_is_added_at_an_end_and_a_tenth_of_what_passes_is_taken_off(
@@ -105,3 +110,8 @@ def test_time_is_added_at_an_end_and_a_tenth_of_what_passes_is_taken_off(
 
 def test_a_gang_on_half_of_the_workers_counts_half() -> None:
     assert cluster_s(a_job(spec={"scale_factor": 2}), 100.0, a_cluster(fast=4)) == 50.0
+
+
+def test_a_gang_counts_no_more_than_the_whole_cluster_also_after_its_nodes_have_gone() -> None:
+    assert cluster_s(a_job(spec={"scale_factor": 4}), 100.0, a_cluster(fast=3)) == 100.0
+    assert cluster_s(a_job(), 100.0, a_cluster(fast=1)) == cluster_s(a_job(), 100.0, a_cluster()) == 100.0
