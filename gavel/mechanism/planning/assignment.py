@@ -141,7 +141,7 @@ class _State:
 
     def with_free_workers(self, cost: FloatArray, mover: IntArray, size: int) -> tuple[FloatArray, IntArray]:
         """Return costs and rows of moves, where free workers may be what moves, at no cost."""
-        roomy = np.flatnonzero((self.free >= size) & (cost[:-1, -1] > 0))
+        roomy = np.flatnonzero(self.free >= size)
         cost[roomy, -1], mover[roomy, -1] = 0.0, -1
         idle = np.flatnonzero(cost[-1] > 0)
         cost[-1, idle], mover[-1, idle] = 0.0, -1
