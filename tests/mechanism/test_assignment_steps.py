@@ -104,8 +104,9 @@ def test_each_job_goes_in_one_row_at_most() -> None:
 def test_of_equal_gangs_the_first_ones_go_and_the_first_ones_make_room() -> None:
     """Also where there are so many that a sort could mix them."""
     assert assigned([[1.0]] * 100, [1] * 100, [30]) == [0] * 30 + [-1] * 70
-    assert assigned([[1.0]] * 100 + [[9.0], [17.0]], [1] * 100 + [10, 20], [100]) == [0] * 100 + [-1, -1]
-    assert assigned([[1.0]] * 100 + [[9.5]], [1] * 100 + [10], [109]) == [-1] + [0] * 100
+    thirty = [[1.0], [2.0], [3.0]] * 30
+    assert assigned(thirty, [1] * 90, [40]) == [-1, 0, 0] * 10 + [-1, -1, 0] * 20
+    assert assigned([*thirty, [19.0]], [1] * 90 + [20], [100]) == [-1, 0, 0] * 10 + [0, 0, 0] * 20 + [0]
 
 
 # --- exchanges and room -------------------------------------------------------------------------------------------
@@ -132,6 +133,13 @@ def test_gangs_move_and_make_room_for_a_larger_worth(
     worth: list[list[float]], size: list[int], free: list[int], expected: list[int]
 ) -> None:
     assert assigned(worth, size, free) == expected
+
+
+def test_a_gang_that_waits_takes_the_place_of_a_pair_through_a_third_one() -> None:
+    """Of the pair's jobs, each alone is worth nothing; two other jobs run alone."""
+    jobs = np.array([[0, 1], [2, 2], [3, 3]])
+    worth = np.array([[0.1, 0.1], [3.0, 2.9], [2.0, 0.0]])
+    assert assign(worth, np.ones(3, dtype=np.int64), np.array([1, 1]), jobs).tolist() == [-1, 1, 0]
 
 
 @settings(max_examples=200 if IS_FULL else 40)
