@@ -104,9 +104,9 @@ def test_each_job_goes_in_one_row_at_most() -> None:
 def test_of_equal_gangs_the_first_ones_go_and_the_first_ones_make_room() -> None:
     """Also where there are so many that a sort could mix them."""
     assert assigned([[1.0]] * 100, [1] * 100, [30]) == [0] * 30 + [-1] * 70
-    thirty = [[1.0], [2.0], [3.0]] * 30
-    assert assigned(thirty, [1] * 90, [40]) == [-1, 0, 0] * 10 + [-1, -1, 0] * 20
-    assert assigned([*thirty, [19.0]], [1] * 90 + [20], [100]) == [-1, 0, 0] * 10 + [0, 0, 0] * 20 + [0]
+    small = [[1.0], [2.0], [3.0]] * 100
+    assert assigned(small, [1] * 300, [110]) == [-1, 0, 0] * 10 + [-1, -1, 0] * 90
+    assert assigned([*small, [19.0]], [1] * 300 + [20], [310]) == [-1, 0, 0] * 10 + [0] * 271
 
 
 # --- exchanges and room -------------------------------------------------------------------------------------------
