@@ -5,6 +5,7 @@ Without experience theta is 0: what the simulator predicts is believed. What is 
 beyond its own standard error, so that no composition is left for what a few epochs taught.
 """
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,6 +44,6 @@ class Residual:
     def correction(self, features: FloatArray) -> float:
         """Return the factor by which a predicted cost is multiplied, between 0.8 and 1.25."""
         gain = np.linalg.solve(self.weight, features)
-        expected, error = float(gain @ self.moment), ERROR * float(np.sqrt(gain @ features))
+        expected, error = float(gain @ self.moment), ERROR * math.sqrt(max(0.0, float(gain @ features)))
         clear = expected - np.clip(expected, -error, error)
         return float(np.exp(np.clip(clear, -MOST, MOST)))
