@@ -149,15 +149,12 @@ class Result:
     gap: float
 
 
-def simulated(
-    jobs: Sequence[ElasticJob], rule: Rule, speeds: Speeds, beliefs: Beliefs | None = None, sigma: float = 0.0
-) -> Result:
+def simulated(jobs: Sequence[ElasticJob], rule: Rule, speeds: Speeds, beliefs: Beliefs, sigma: float = 0.0) -> Result:
     """Return what becomes of the jobs under a rule, round after round until all have ended.
 
-    `beliefs`: what the rule takes the speeds to be; None: what they are. What it takes to be left of a job is wrong by
+    `beliefs`: what the rule takes the speeds to be. What it takes to be left of a job is wrong by
     exp(`sigma` z) from start to end, z standard normal.
     """
-    beliefs = beliefs or Known()
     wrong = np.exp(sigma * np.random.default_rng(0).standard_normal(len(jobs)))
     misstated = {job.name: float(factor) for job, factor in zip(jobs, wrong, strict=True)}
     waiting, active, ended = sorted(jobs, key=lambda job: job.arrival_s), list[Active](), list[tuple[float, Active]]()
@@ -240,64 +237,40 @@ def _isolated(speed: FloatArray, share: float) -> FloatArray:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """A rule, how fast jobs are, what it knows of that (None: all), and how wrong the lengths are that it is told.
+    """A rule, how fast jobs are, what it knows of that, and how wrong the lengths are that it is told.
 
     `against` is the rule that its mean is compared with.
     """
 
     name: str
-    rule: Rule
-    speeds: Speeds
-    learns: Callable[[], Beliefs] | None = None
+    rule: Rule = by_rank
+    speeds: Speeds = any_size
+    learns: Callable[[], Beliefs] = Known
     sigma: float = 0.0
     against: str = ""
 
     def over(self, jobs: Sequence[ElasticJob]) -> Result:
         """Return what becomes of the jobs."""
-        return simulated(jobs, self.rule, self.speeds, self.learns() if self.learns else None, self.sigma)
+        return simulated(jobs, self.rule, self.speeds, self.learns(), self.sigma)
 
 
 SIA, SIA_LEARNED = "Sia's rule, sizes and batch", "Sia's rule, sizes and batch, speeds learned"
+LEARNED = "by rank, sizes and batch, speeds learned"
+BY_FAMILY = partial(Estimated, is_shared=True, is_batch_free=True)
+BY_JOB = partial(Estimated, is_shared=False, is_batch_free=True)
+PROFILED = partial(BY_JOB, is_profiled=True)
+AT_TUNED_BATCH = partial(Estimated, is_shared=True, is_batch_free=False)
+TUNED = "by rank, sizes at the tuned batch"
 RULES = (
-    Compared(name=SIA, rule=by_sia, speeds=any_size),
-    Compared(name="by rank, sizes and batch", rule=by_rank, speeds=any_size, against=SIA),
-    Compared(
-        name="by rank, sizes and batch, lengths wrong by e^N(0, 1)",
-        rule=by_rank,
-        speeds=any_size,
-        sigma=1.0,
-        against=SIA,
-    ),
-    Compared(name="by rank, sizes at the tuned batch", rule=by_rank, speeds=constant_batch, against=SIA),
-    Compared(name=SIA_LEARNED, rule=by_sia, speeds=any_size, learns=partial(OfSia, any_size)),
-    Compared(
-        name="by rank, sizes and batch, speeds learned",
-        rule=by_rank,
-        speeds=any_size,
-        learns=partial(Estimated, is_shared=True, is_batch_free=True),
-        against=SIA_LEARNED,
-    ),
-    Compared(
-        name="by rank, sizes and batch, speeds learned, no two jobs of a kind, profiled alone as for Sia",
-        rule=by_rank,
-        speeds=any_size,
-        learns=partial(Estimated, is_shared=False, is_batch_free=True, is_profiled=True),
-        against=SIA_LEARNED,
-    ),
-    Compared(
-        name="by rank, sizes and batch, speeds learned, no two jobs of a kind",
-        rule=by_rank,
-        speeds=any_size,
-        learns=partial(Estimated, is_shared=False, is_batch_free=True),
-        against=SIA_LEARNED,
-    ),
-    Compared(
-        name="by rank, sizes at the tuned batch, speeds learned",
-        rule=by_rank,
-        speeds=constant_batch,
-        learns=partial(Estimated, is_shared=True, is_batch_free=False),
-        against=SIA_LEARNED,
-    ),
+    Compared(name=SIA, rule=by_sia),
+    Compared(name="by rank, sizes and batch", against=SIA),
+    Compared(name="by rank, sizes and batch, lengths wrong by e^N(0, 1)", sigma=1.0, against=SIA),
+    Compared(name=TUNED, speeds=constant_batch, against=SIA),
+    Compared(name=SIA_LEARNED, rule=by_sia, learns=partial(OfSia, any_size)),
+    Compared(name=LEARNED, learns=BY_FAMILY, against=SIA_LEARNED),
+    Compared(name=f"{LEARNED}, no two jobs of a kind, profiled as for Sia", learns=PROFILED, against=SIA_LEARNED),
+    Compared(name=f"{LEARNED}, no two jobs of a kind", learns=BY_JOB, against=SIA_LEARNED),
+    Compared(name=f"{TUNED}, speeds learned", speeds=constant_batch, learns=AT_TUNED_BATCH, against=SIA_LEARNED),
     Compared(name="tuned rigid jobs, by rank", rule=by_rank_alone, speeds=rigid, against=SIA),
     Compared(name="tuned rigid jobs, relative speed with ageing", rule=by_age, speeds=rigid, against=SIA),
 )

@@ -27,7 +27,7 @@ from benchmarks.elastic_jobs import (
 )
 from gavel.estimator.learning import kind_of_job
 from gavel.estimator.reconciled import ReconciledThroughputs
-from gavel.mechanism.planning.configurations import SURE_ERROR, within_growth
+from gavel.mechanism.planning.configurations import is_sure, within_growth
 from gavel.types import FloatArray, JobSpec, Measurement
 from gavel.types.elastic_kinds import elastic_kind
 
@@ -80,10 +80,9 @@ class Estimated:
         believed = self._estimator.matrix(specs, TYPES)
         shape = len(jobs), len(SIZES), len(TYPES)
         possible = is_usual().T * (true > 0).transpose(0, 2, 1)
-        is_sure = ~believed.is_worth_measuring | (believed.relative_error <= SURE_ERROR)
-        is_sure = (is_sure.reshape(shape) & (possible > 0)).any(axis=2)
+        sure = (is_sure(believed).reshape(shape) & (possible > 0)).any(axis=2)
         held = configurations(np.array([each.held for each in jobs]))[0]
-        enough = within_growth(SIZES, possible.any(axis=2), is_sure, held)
+        enough = within_growth(SIZES, possible.any(axis=2), sure, held)
         steps = believed.steps_per_s.reshape(shape) * possible * enough[:, :, None]
         worth = np.array([self._worth(each) for each in jobs])
         return np.ascontiguousarray(steps.transpose(0, 2, 1)) * worth[:, None, None]

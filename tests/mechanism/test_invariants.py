@@ -213,3 +213,5 @@ def test_a_node_that_is_overfull_already_concerns_only_who_is_put_there_now() ->
     given = a_lease("c", "large-0")
     needs_are_met([given], [*stay, given], NODES, jobs)
     needs_are_met([], stay, NODES, jobs)
+    with refused(InvariantViolated, "needs_are_met: gangs on node small need more cores or memory than it has"):
+        needs_are_met(stay[1:], stay, NODES, jobs)

@@ -171,9 +171,15 @@ def _variants(jobs: Sequence[Job], inputs: SpeedInputs) -> tuple[Variants, IntAr
         at=_numbers(zip(rows, places.tolist(), strict=True)),
         believed=believed,
         speed=np.where(fits, believed.steps_per_s, 0.0),
-        is_sure=fits & (~believed.is_worth_measuring | (believed.relative_error <= SURE_ERROR)),
+        is_sure=fits & is_sure(believed),
     )
     return variants, sizes
+
+
+def is_sure(believed: ThroughputMatrix) -> BoolArray:
+    """Return which speeds were measured, or are known as well, (v, m)."""
+    sure: BoolArray = ~believed.is_worth_measuring | (believed.relative_error <= SURE_ERROR)
+    return sure
 
 
 def _numbers(keys: Iterable[_Key]) -> dict[_Key, list[int]]:
