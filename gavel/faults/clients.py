@@ -9,7 +9,7 @@ from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
 from gavel.faults.clocks import EPOCH_S, MachineClock
 from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.ledger import Ledger
-from gavel.faults.scenario import ClientRequest, Program, Request
+from gavel.faults.scenario import ClientRequest, Request, Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.specs import spec_of
 from gavel.ports import JobEdit
@@ -31,19 +31,18 @@ class Clients:
     def __init__(  # noqa: PLR0913  each part by its name
         self,
         store: SimulationStore,
-        programs: tuple[Program, ...],
+        scenario: Scenario,
         schedule: Schedule,
         ledger: Ledger,
         *,
         clock: MachineClock,
-        seed: int,
         is_store_down: Callable[[], bool],
         loses_answer: Callable[[], bool],
         crashes: CrashCounter,
     ) -> None:
-        self._store, self._programs = store, programs
+        self._store, self._scenario, self._programs = store, scenario, scenario.programs
         self._schedule, self._ledger, self._clock = schedule, ledger, clock
-        self._chance = Random(f"clients-{seed}")  # noqa: S311 - not for secrets
+        self._chance = Random(f"clients-{scenario.seed}")  # noqa: S311 - not for secrets
         self._waiting: list[ClientRequest] = []
         self._is_closed = False
         self._is_store_down, self._loses_answer, self._crashes = is_store_down, loses_answer, crashes
@@ -171,7 +170,7 @@ class Clients:
         return lambda: self._ledger.requests.append(("tier/gold", "tier.changed"))
 
     def _command(self, request: ClientRequest) -> Callable[[], None]:
-        node = f"node-{request.target}"
+        node = self._scenario.name_of(request.target)
         kinds: Mapping[Request, tuple[str, dict[str, object]]] = {
             Request.CORDON: ("node.cordon", {}),
             Request.UNCORDON: ("node.uncordon", {}),

@@ -1,10 +1,12 @@
 """Draws a scenario from a seed. Each seed enables only some kinds of fault, so that rare ones meet each other."""
 
 import random
+from collections import Counter
 from dataclasses import replace
 
 from gavel.faults.scenario import (
     CRASHES,
+    OF_REGIONS,
     ROUND_S,
     TYPES,
     Behaviour,
@@ -24,6 +26,8 @@ ONLY_CRASHES = 4
 MAY_CHANGE, STAY = (7, 8), (0,)  # last digits of seeds whose jobs may be elastic or have plans; may be never preempted
 SHARE = (4,)  # and of those whose jobs may share accelerators: sessions, trainings beside them, packed pairs
 RESERVE_EVERY, RESERVE = 50, 5  # one of so many seeds, the one with this rest, has reserved sessions
+REGIONS_EVERY, REGIONS_AT = 7, 3  # likewise: its nodes are in regions, with a backend for each
+REGIONS = ("east", "north", "west")
 DRIFTS = (0.0, 1e-3, 2e-2)  # of nodes' clocks: at most half a second over a round, as P2 supposes
 CLOCK_STEPS_S = (-3600.0, -90.0, -7.0, 7.0, 90.0, 3600.0)
 SOLVER_FAULTS = 5
@@ -49,6 +53,8 @@ def draw(seed: int) -> Scenario:
     """Return the scenario of a seed: always the same one."""
     chance = random.Random(seed)  # noqa: S311 - not for secrets
     nodes = _nodes(chance)
+    if _has_regions(seed):
+        nodes = _in_regions(seed, nodes)
     until_s = chance.uniform(60.0, 140.0)
     tiers = {"gold": chance.choice((1.0, 2.0, 4.0))} if chance.random() < 0.4 else {}
     programs = tuple(_program(chance, nodes, [*tiers, "default"]) for _ in range(chance.randint(2, 6)))
@@ -59,7 +65,7 @@ def draw(seed: int) -> Scenario:
         nodes=nodes,
         programs=programs,
         requests=(*_requests(chance, len(programs), len(nodes), until_s), *_of_kinds(seed, programs, until_s)),
-        faults=_faults(chance, _kinds(seed), len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
+        faults=_all_faults(chance, seed, len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
         faults_until_s=until_s,
         processes=processes,
         policy=chance.choice(POLICIES),
@@ -67,6 +73,7 @@ def draw(seed: int) -> Scenario:
         shares_folder=chance.random() < 0.5,
         process_rates=tuple(1.0 + chance.uniform(-1e-3, 1e-3) for _ in range(processes)),
         tiers=tiers,
+        shares_disk=not _has_regions(seed) or seed % 2 == 0,
     )
 
 
@@ -82,9 +89,21 @@ def _nodes(chance: random.Random) -> tuple[NodePlan, ...]:
     )
 
 
+def _has_regions(seed: int) -> bool:
+    return seed % REGIONS_EVERY == REGIONS_AT
+
+
+def _in_regions(seed: int, nodes: tuple[NodePlan, ...]) -> tuple[NodePlan, ...]:
+    """Return the nodes, each in one of two or three regions; none of these is without a node."""
+    chance = random.Random(f"regions {seed}")  # noqa: S311 - not for secrets
+    names = REGIONS[: min(len(nodes), chance.choice((2, 2, 3)))]
+    places = [*names, *(chance.choice(names) for _ in nodes[len(names) :])]
+    chance.shuffle(places)
+    return tuple(replace(node, region=place) for node, place in zip(nodes, places, strict=True))
+
+
 def _program(chance: random.Random, nodes: tuple[NodePlan, ...], tiers: list[str]) -> Program:
-    workers = {name: sum(node.slots for node in nodes if node.accelerator_type == name) for name in TYPES}
-    largest = min(3, max(workers.values()))
+    largest = min(3, _most_workers(nodes))
     fast = chance.uniform(1.0, 20.0)
     behaviour = chance.choice(list(Behaviour)) if chance.random() < 0.15 else Behaviour.GOOD
     return Program(
@@ -120,7 +139,11 @@ def _may_reserve(seed: int) -> bool:
 
 
 def _most_workers(nodes: tuple[NodePlan, ...]) -> int:
-    return max(sum(node.slots for node in nodes if node.accelerator_type == name) for name in TYPES)
+    """Return how many workers of one type there are at most, in one region."""
+    workers: Counter[tuple[str, str]] = Counter()
+    for node in nodes:
+        workers[node.accelerator_type, node.region] += node.slots
+    return max(workers.values())
 
 
 def _that_may_change(chance: random.Random, program: Program, most: int) -> Program:
@@ -217,7 +240,25 @@ _KINDS = tuple(kind for kind in Request if kind not in _NOT_DRAWN)
 
 def _kinds(seed: int) -> tuple[FaultKind, ...]:
     """Return the kinds of fault that the seed may draw: those after which I10 is asked, or all."""
-    return CRASHES if seed % QUIET_EVERY == ONLY_CRASHES else tuple(FaultKind)
+    of_all = tuple(kind for kind in FaultKind if kind not in OF_REGIONS)
+    return CRASHES if seed % QUIET_EVERY == ONLY_CRASHES else of_all
+
+
+def _all_faults(chance: random.Random, seed: int, nodes: int, processes: int, until_s: float) -> tuple[Fault, ...]:
+    faults = _faults(chance, _kinds(seed), nodes, processes, until_s)
+    if not _has_regions(seed) or _kinds(seed) == CRASHES:
+        return faults
+    chance = random.Random(f"calls to regions {seed}")  # noqa: S311 - not for secrets
+    held_up = [
+        Fault(
+            at_s=chance.uniform(1.0, until_s),
+            kind=chance.choice(OF_REGIONS),
+            target=chance.randrange(nodes),
+            lasts_s=chance.choice((2.0, 8.0, 20.0, 60.0)),
+        )
+        for _ in range(chance.randrange(4))
+    ]
+    return tuple(sorted((*faults, *held_up), key=lambda each: each.at_s))
 
 
 def _faults(

@@ -10,6 +10,7 @@ from gavel.faults.disk import CheckpointDisk
 from gavel.faults.scenario import Behaviour, Program
 from gavel.faults.schedule import Schedule
 from gavel.types.environment import PLAN
+from gavel.types.regions import plain_type
 
 if TYPE_CHECKING:
     from gavel.faults.shard import SimulatedShard
@@ -33,7 +34,8 @@ class GangRun:
         self._nodes = set(launch.node_of_rank)
         self._ready: dict[str, SimulatedShard] = {}  # parts whose ranks have started
         plan = instruction.env.get(PLAN, "")
-        self._rate = program.steps_per_s(instruction.accelerator_type, len(instruction.worker_ids), plan)
+        kind = plain_type(instruction.accelerator_type)
+        self._rate = program.steps_per_s(kind, len(instruction.worker_ids), plan)
         self._ranks = len(instruction.worker_ids)
         self._fallen_back: dict[str, str] = {}  # what is reported of a checkpoint that could not be loaded
         self._accepted = instruction.checkpoint

@@ -1,10 +1,13 @@
 """Begins and ends the faults of a scenario."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
 from gavel.faults.disk import CheckpointDisk
-from gavel.faults.network import Network
+from gavel.faults.network import Network, Weather
+from gavel.faults.node import SimulatedNode
+from gavel.faults.regions import HeldUp
 from gavel.faults.scenario import Behaviour, Fault, FaultKind, Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.service import ServiceProcess
@@ -23,11 +26,19 @@ WRITE_S = 0.2
 class Injection:
     """The faults of one run. `is_active` until `calm`."""
 
-    def __init__(self, scenario: Scenario, schedule: Schedule, network: Network, disk: CheckpointDisk) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        schedule: Schedule,
+        nodes: Sequence[SimulatedNode],
+        networks: Mapping[str, Network],
+        disks: Collection[CheckpointDisk],
+    ) -> None:
         self._scenario, self._schedule = scenario, schedule
-        self._network, self._disk = network, disk
+        self._nodes, self._networks, self._disks = nodes, networks, disks
         self.is_active = True
         self._until_s: dict[FaultKind, float] = {}  # of faults that are states of the world
+        self._held_up = dict.fromkeys(networks, HeldUp())
         self._solver_fault = 0
 
     def schedule_all(self, processes: list[ServiceProcess]) -> None:
@@ -41,10 +52,11 @@ class Injection:
         """End every fault."""
         self.is_active = False
         self._until_s.clear()
-        self._disk.is_full = self._disk.is_torn = False
-        self._disk.write_s = WRITE_S
-        self._network.calm()
-        for node in self._network.nodes:
+        self._held_up = dict.fromkeys(self._networks, HeldUp())
+        self._set_disks(WRITE_S)
+        for network in self._networks.values():
+            network.calm()
+        for node in self._nodes:
             if not node.is_up:
                 node.boot()
         for process in processes:
@@ -68,6 +80,10 @@ class Injection:
     def solver_fault(self) -> int | None:
         """Return how solvers fail now; None: they do not."""
         return self._solver_fault if self._lasts(FaultKind.SOLVER) else None
+
+    def held_up(self, region: str) -> HeldUp:
+        """Return what befalls calls to a region."""
+        return self._held_up[region]
 
     def _lasts(self, kind: FaultKind) -> bool:
         return self._schedule.now_s < self._until_s.get(kind, 0.0)
@@ -94,7 +110,7 @@ class Injection:
             FaultKind.CRASH: self._crash,
             FaultKind.PAUSE: lambda _, process, until_s: process.suspend(until_s),
             FaultKind.CLOCK_STEP: lambda fault, process, _: process.clock.step(fault.amount),
-            FaultKind.BRIDGE_DOWN: lambda _, process, until_s: process.lose_bridge(until_s),
+            FaultKind.BRIDGE_DOWN: lambda fault, process, until_s: process.lose_bridge(self._hit(fault), until_s),
         }
 
     def _crash(self, fault: Fault, process: ServiceProcess, until_s: float) -> None:
@@ -103,26 +119,44 @@ class Injection:
 
     @property
     def _of_nodes(self) -> Mapping[FaultKind, Callable[[Fault, float], None]]:
-        nodes, weather = self._network.nodes, self._network.weather
+        nodes = self._nodes
         return {
             FaultKind.PARTITION: self._cut,
-            FaultKind.DELAY: lambda fault, until_s: weather[nodes[fault.target].name].be_late(until_s, fault.amount),
-            FaultKind.DUPLICATE: lambda fault, until_s: weather[nodes[fault.target].name].come_twice(
-                until_s, fault.amount
-            ),
+            FaultKind.DELAY: lambda fault, until_s: self._weather_of(fault).be_late(until_s, fault.amount),
+            FaultKind.DUPLICATE: lambda fault, until_s: self._weather_of(fault).come_twice(until_s, fault.amount),
+            FaultKind.CALLS_LATE: self._hold_up_calls,
+            FaultKind.ANSWERS_LATE: self._hold_up_answers,
             FaultKind.REBOOT: self._reboot,
             FaultKind.AGENT_CRASH: lambda fault, _: nodes[fault.target].restart_agent(),
             FaultKind.SUPERVISOR_PAUSE: lambda fault, until_s: nodes[fault.target].pause_supervisors(until_s),
             FaultKind.HANG: lambda fault, until_s: nodes[fault.target].freeze(until_s),
         }
 
+    def _weather_of(self, fault: Fault) -> Weather:
+        node = self._nodes[fault.target]
+        return self._networks[node.region].weather[node.name]
+
+    def _hit(self, fault: Fault) -> str:
+        """Return the region that is hit by a fault of a whole cluster."""
+        regions = [*self._networks]
+        return regions[int(fault.amount) % len(regions)]
+
+    def _hold_up_calls(self, fault: Fault, until_s: float) -> None:
+        region = self._nodes[fault.target].region
+        self._held_up[region] = replace(self._held_up[region], calls_until_s=until_s)
+
+    def _hold_up_answers(self, fault: Fault, until_s: float) -> None:
+        region = self._nodes[fault.target].region
+        self._held_up[region] = replace(self._held_up[region], answers_until_s=until_s)
+
     def _cut(self, fault: Fault, until_s: float) -> None:
-        node = self._network.nodes[fault.target]
-        self._network.cut(node)
-        self._schedule.at(until_s, lambda: self._network.heal(node))
+        node = self._nodes[fault.target]
+        network = self._networks[node.region]
+        network.cut(node)
+        self._schedule.at(until_s, lambda: network.heal(node))
 
     def _reboot(self, fault: Fault, until_s: float) -> None:
-        node = self._network.nodes[fault.target]
+        node = self._nodes[fault.target]
         if node.is_up:
             node.lose_power()
             self._schedule.at(until_s, lambda: None if node.is_up else node.boot())
@@ -132,19 +166,20 @@ class Injection:
         if fault.kind is FaultKind.SOLVER:
             self._solver_fault = int(fault.amount)
         if fault.kind is FaultKind.CONTROL_PLANE:
-            self._network.restart_control_plane(until_s)
+            self._networks[self._hit(fault)].restart_control_plane(until_s)
         if fault.kind in (FaultKind.DISK_FULL, FaultKind.DISK_SLOW, FaultKind.DISK_TORN):
-            self._set_disk(fault.amount)
-            self._schedule.at(until_s + 1e-6, lambda: self._set_disk(fault.amount))
+            self._set_disks(fault.amount)
+            self._schedule.at(until_s + 1e-6, lambda: self._set_disks(fault.amount))
 
-    def _set_disk(self, slow_s: float) -> None:
-        self._disk.is_full = self._lasts(FaultKind.DISK_FULL)
-        self._disk.is_torn = self._lasts(FaultKind.DISK_TORN)
-        self._disk.write_s = slow_s if self._lasts(FaultKind.DISK_SLOW) else WRITE_S
+    def _set_disks(self, slow_s: float) -> None:
+        for disk in self._disks:
+            disk.is_full = self._lasts(FaultKind.DISK_FULL)
+            disk.is_torn = self._lasts(FaultKind.DISK_TORN)
+            disk.write_s = slow_s if self._lasts(FaultKind.DISK_SLOW) else WRITE_S
 
     def _delete_folders(self) -> None:
         """Let programs that delete their gang's folder do so; their nodes end those gangs."""
-        for node in self._network.nodes:
+        for node in self._nodes:
             for shard in list(node.shards.values()):
                 program = self._scenario.programs[int(shard.launch.instruction.argv[1])]
                 if shard.is_live and program.behaviour is Behaviour.DELETES_FOLDER:

@@ -31,9 +31,9 @@ class Weather:
 
 
 class Network:
-    """All nodes, and the groups that services have reserved on them."""
+    """All nodes of a cluster, and the groups that services have reserved on them."""
 
-    def __init__(self, seed: int, schedule: Schedule, nodes: list[SimulatedNode]) -> None:
+    def __init__(self, seed: str, schedule: Schedule, nodes: list[SimulatedNode]) -> None:
         self._chance = random.Random(f"network-{seed}")  # noqa: S311 - not for secrets
         self._schedule = schedule
         self.nodes = nodes

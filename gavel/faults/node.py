@@ -27,7 +27,7 @@ class SimulatedNode:
         run_of: Callable[[ShardLaunch], GangRun],
         on_change: Callable[[SimulatedShard], None],
     ) -> None:
-        self.index, self.name = index, f"node-{index}"
+        self.index, self.name, self.region = index, f"node-{index}", plan.region
         self.node_id = f"{self.name}-0"  # under which the cluster lists it now
         self.clock = MachineClock(schedule.true_s, booted_at_s=-1000.0 * (index + 1), rate=plan.clock_rate)
         self.is_up = True

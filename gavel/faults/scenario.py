@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from gavel.backends.several.names import outer
 from gavel.types import AcceleratorType
 
 SCALING = 0.8  # a gang of n workers of an elastic job is n to this power times as fast as one worker
@@ -41,6 +42,8 @@ class FaultKind(StrEnum):
     DISK_TORN = "disk_torn"  # checkpoints that are written cannot be read back
     CONTROL_PLANE = "control_plane"  # it restarts empty: no groups, and every node joins anew with a new agent
     STATE_FOLDER_FULL = "state_folder_full"  # services can write nothing into their state folders
+    CALLS_LATE = "calls_late"  # calls to the region of a node arrive when this ends
+    ANSWERS_LATE = "answers_late"  # calls to the region of a node are carried out, and answered when this ends
 
 
 CRASHES = (
@@ -49,6 +52,8 @@ CRASHES = (
     FaultKind.CRASH_AFTER_COMMIT,
     FaultKind.CRASH_IN_EXCHANGE,
 )
+
+OF_REGIONS = (FaultKind.CALLS_LATE, FaultKind.ANSWERS_LATE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,16 +151,21 @@ class ClientRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlan:
-    """A node of the cluster: its slots, and how fast its clock goes."""
+    """A node of the cluster: its slots, how fast its clock goes, and its region, if there are any."""
 
     accelerator_type: AcceleratorType
     slots: int
     clock_rate: float = 1.0
+    region: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scenario:
-    """One run. Until `faults_until_s` faults may begin; afterwards all is well, and everything has to end."""
+    """One run. Until `faults_until_s` faults may begin; afterwards all is well, and everything has to end.
+
+    If its nodes are in regions, each of these is a cluster of its own, and with `shares_disk` all have one disk for
+    checkpoints.
+    """
 
     seed: int
     nodes: tuple[NodePlan, ...]
@@ -169,3 +179,14 @@ class Scenario:
     shares_folder: bool = True  # the processes have one state folder
     process_rates: tuple[float, ...] = (1.0, 1.0)
     tiers: Mapping[str, float] = field(default_factory=dict)  # name -> weight
+    shares_disk: bool = True
+
+    @property
+    def regions(self) -> tuple[str, ...]:
+        """Return the regions of the nodes, sorted; one, "", if there are none."""
+        return tuple(sorted({node.region for node in self.nodes}))
+
+    def name_of(self, node: int) -> str:
+        """Return what the service calls a node."""
+        region = self.nodes[node].region
+        return outer(f"node-{node}", region) if region else f"node-{node}"

@@ -1,20 +1,12 @@
 """One process of the service: it stands by, leads, and ticks the production driver, until a fault ends it."""
 
-import atexit
-import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
-from pathlib import Path
-from tempfile import mkdtemp
+from types import MappingProxyType
 
 from gavel.backends.nodes.numbering import node_of_workers
-from gavel.backends.nodes.protocol import Answer, NodeLink, Order
-from gavel.backends.ray.backend import RayBackend
-from gavel.backends.ray.protocol import RaySettings
-from gavel.backends.runtime import runtime_dir
 from gavel.clock import SystemClock
-from gavel.config import Settings
 from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
 from gavel.errors import (
     BackendUnavailable,
@@ -27,89 +19,27 @@ from gavel.errors import (
 from gavel.estimator.profiling import ProfilingByValue
 from gavel.estimator.reconciled import ReconciledThroughputs
 from gavel.estimator.reference_profiles import reference_table
+from gavel.faults.backends import Opening, SimulatedBackend, SimulatedRegions, opened
 from gavel.faults.clocks import MachineClock
-from gavel.faults.crash_points import ActKind, CrashCounter
+from gavel.faults.crash_points import ActKind
 from gavel.faults.invariants.violation import Violation
 from gavel.faults.link import SimulatedLink
-from gavel.faults.network import Network
-from gavel.faults.node import SimulatedNode
 from gavel.faults.scenario import FaultKind
-from gavel.faults.schedule import Schedule
 from gavel.faults.solver import SimulatedRunner
-from gavel.faults.stores import ProcessStore, SharedStores, StrikingElection
+from gavel.faults.stores import ProcessStore, StrikingElection
+from gavel.faults.surroundings import Surroundings
 from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
-from gavel.ports import Changes, Snapshot, ThroughputEstimate
-from gavel.types import Term, WorkerId
+from gavel.ports import ThroughputEstimate
+from gavel.types import Term
 
 RESTART_S = 3.0
+AGAIN_S = 1e-3
+NO_LINKS: Mapping[str, SimulatedLink] = MappingProxyType({})
 
 
 class ProcessKilled(BaseException):
     """The process ended in the middle of what it was doing."""
-
-
-class SimulatedBackend(RayBackend):
-    """The production backend, without the check of the shared folder, which looks in a thread of its own."""
-
-    def __init__(
-        self,
-        folder: Path,
-        checkpoints: Path,
-        settings: Settings,
-        clock: SystemClock,
-        term: Term,
-        link: NodeLink,
-        node_of: Mapping[WorkerId, str],
-    ) -> None:
-        _give_runtime(folder)
-        super().__init__(
-            state_dir=folder,
-            ray=RaySettings(address="simulated", checkpoints=str(checkpoints)),
-            clock=clock,
-            lease_grace_s=settings.lease_grace_s,
-            log_bytes_per_job=settings.job_log_bytes,
-            term=term,
-            node_of=node_of,
-            open_link=lambda *_: link,
-        )
-        self._shared = None
-
-    def free_lock(self) -> None:
-        """Let go of the state folder, as the kernel does for a process that ended."""
-        self._folder.close()
-
-
-class Surroundings:
-    """What a process meets outside of itself. `run_until` lets the rest of the world go on while it is suspended."""
-
-    def __init__(  # noqa: PLR0913  each part by its name
-        self,
-        *,
-        schedule: Schedule,
-        network: Network,
-        stores: SharedStores,
-        folder: Path,
-        checkpoints: Path,
-        settings: Settings,
-        within: Callable[[MachineClock, Callable[[], None]], None],
-        on_node: Callable[[SimulatedNode, Order], Answer],
-        run_until: Callable[[float], None],
-        is_store_down: Callable[[], bool],
-        loses_answer: Callable[[], bool],
-        solver_fault: Callable[[], int | None],
-        before_commit: Callable[[], None],
-        committed: Callable[[int, int, Changes, int], None],
-        another_reads: Callable[[], bool],
-        looked: Callable[[Snapshot], None],
-        crashes: CrashCounter,
-    ) -> None:
-        self.schedule, self.network, self.stores = schedule, network, stores
-        self.folder, self.checkpoints, self.settings = folder, checkpoints, settings
-        self.within, self.on_node, self.run_until = within, on_node, run_until
-        self.is_store_down, self.loses_answer, self.solver_fault = is_store_down, loses_answer, solver_fault
-        self.before_commit, self.committed, self.crashes = before_commit, committed, crashes
-        self.another_reads, self.looked = another_reads, looked
 
 
 class ServiceProcess:
@@ -128,8 +58,8 @@ class ServiceProcess:
         self._armed: dict[FaultKind, float] = {}
         self._suspended_until_s = 0.0
         self._driver: Driver | None = None
-        self._backend: SimulatedBackend | None = None
-        self._link: SimulatedLink | None = None
+        self._backend: SimulatedBackend | SimulatedRegions | None = None
+        self._links = NO_LINKS  # to the nodes of each region
         self._heart: Heart | None = None
 
     @property
@@ -186,18 +116,22 @@ class ServiceProcess:
         self._armed.clear()
         if self._backend is not None:
             self._backend.free_lock()
-        if self._link is not None:
-            self._link.close()
-        self._driver = self._backend = self._link = self._heart = self.generation = None
+        for link in self._links.values():
+            link.close()
+        self._leads_no_more()
+
+    def _leads_no_more(self) -> None:
+        self._driver = self._backend = self._heart = self.generation = None
+        self._links = NO_LINKS
 
     def suspend(self, until_s: float) -> None:
         """Let the process do nothing until the instant of true time."""
         self._suspended_until_s = max(self._suspended_until_s, until_s)
 
-    def lose_bridge(self, until_s: float) -> None:
-        """Let its link to the nodes be down until the instant of true time."""
-        if self._link is not None:
-            self._link.down_until_s = until_s
+    def lose_bridge(self, region: str, until_s: float) -> None:
+        """Let its link to the nodes of a region be down until the instant of true time."""
+        if region in self._links:
+            self._links[region].down_until_s = until_s
 
     def strike(self, kind: FaultKind, until_s: float) -> None:
         """Let the fault befall its next commit or exchange; a suspension ends at the instant of true time."""
@@ -211,19 +145,23 @@ class ServiceProcess:
     # --- turns ---
 
     def _again(self, after_s: float) -> None:
-        incarnation = self._incarnation
-        self._around.schedule.after(max(0.0, after_s), lambda: self._turn(incarnation))
+        self._later(self._around.schedule.now_s + max(0.0, after_s), self._act)
 
-    def _turn(self, incarnation: int) -> None:
-        if incarnation != self._incarnation or not self.is_up or self._is_inside:
+    def _later(self, at_s: float, act: Callable[[], None]) -> None:
+        """Let the process do something at the instant of true time, once it is not suspended, unless it has ended."""
+        incarnation = self._incarnation
+        self._around.schedule.at(at_s, lambda: self._turn(incarnation, act))
+
+    def _turn(self, incarnation: int, act: Callable[[], None]) -> None:
+        if incarnation != self._incarnation or not self.is_up:
             return
         now_s = self._around.schedule.now_s
-        if now_s < self._suspended_until_s:
-            self._again(self._suspended_until_s - now_s)
+        if now_s < self._suspended_until_s or self._is_inside:
+            self._later(max(self._suspended_until_s, now_s + AGAIN_S), act)
             return
         self._is_inside = True
         try:
-            self._around.within(self.clock, self._act)
+            self._around.within(self.clock, act)
         except ProcessKilled:
             self._is_inside = False
             self._dies()
@@ -252,14 +190,22 @@ class ServiceProcess:
 
     def _open(self, term: Term) -> None:
         around = self._around
-        link = SimulatedLink(around.network, around.schedule, around.on_node, self._strikes_in_exchange)
-        folder = around.folder / ("service" if self._sees_others else f"service-{self.index}")
+        links = {
+            region: SimulatedLink(network, around.schedule, around.on_node, self._strikes_in_exchange)
+            for region, network in around.networks.items()
+        }
         plans = [each.plan for each in self._store.snapshot().round_records]
-        node_of = node_of_workers(around.stores.requests.cluster(), plans)
-        self._backend = SimulatedBackend(
-            folder, around.checkpoints, around.settings, self._system_clock, term, link, node_of
+        opening = Opening(
+            around=around,
+            folder=around.folder / ("service" if self._sees_others else f"service-{self.index}"),
+            clock=self._system_clock,
+            term=term,
+            links=links,
+            node_of=node_of_workers(around.stores.requests.cluster(), plans),
+            later=self._later,
         )
-        self._link, self.generation = link, term.generation
+        self._backend = opened(opening)
+        self._links, self.generation = links, term.generation
         self._heart = Heart(
             self._leadership,
             lease_s=around.settings.lease_of_leader_s,
@@ -271,7 +217,7 @@ class ServiceProcess:
         around.schedule.note(f"{self.name} leads {term.generation}")
         self._beats_again(self._heart)
 
-    def _made_driver(self, backend: SimulatedBackend) -> Driver:
+    def _made_driver(self, backend: SimulatedBackend | SimulatedRegions) -> Driver:
         settings = self._around.settings
         table = self._store.throughputs()
         return Driver(
@@ -327,7 +273,7 @@ class ServiceProcess:
             self._backend.close()
         with suppress(GavelError):
             self._leadership.resign()
-        self._driver = self._backend = self._link = self._heart = self.generation = None
+        self._leads_no_more()
 
     # --- what befalls it in the middle of something ---
 
@@ -358,21 +304,6 @@ class ServiceProcess:
         if self._around.crashes.strikes(act, is_done=is_done):
             self._around.schedule.note(f"{self.name} dies {'after' if is_done else 'before'} {act}")
             raise ProcessKilled
-
-
-def _give_runtime(folder: Path) -> None:
-    """Let the state folder have the runtime of jobs, which no simulated job imports, without compiling it anew."""
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with suppress(FileExistsError):
-        (folder / "runtime").symlink_to(_runtime())
-
-
-@cache
-def _runtime() -> Path:
-    """Return a folder with the runtime of jobs, made once in a process."""
-    made = Path(mkdtemp(prefix="gavel-faults-"))
-    atexit.register(shutil.rmtree, made, ignore_errors=True)
-    return runtime_dir(made).parent
 
 
 @cache

@@ -36,9 +36,10 @@ from gavel.faults.scenario import (
     Scenario,
 )
 from gavel.faults.schedule import Schedule
-from gavel.faults.service import ServiceProcess, Surroundings
+from gavel.faults.service import ServiceProcess
 from gavel.faults.shard import SimulatedShard
 from gavel.faults.stores import InMemory, OnFile, OpenStores, SharedStores
+from gavel.faults.surroundings import Surroundings
 from gavel.ports import Changes, Snapshot
 from gavel.types import OperationState
 
@@ -104,24 +105,28 @@ class World:
         self.scenario, self._crashes = scenario, crashes
         self.schedule = schedule = Schedule(keeps_lines=keeps_lines)
         self.clock = self._api_clock = MachineClock(schedule.true_s)
-        self._programs: dict[GangKey, GangRun] = {}
-        disk = CheckpointDisk(folder / "checkpoints")
+        self._programs: dict[tuple[str, GangKey], GangRun] = {}
+        disks = _disks(scenario, folder)
         nodes = [
-            SimulatedNode(index, plan, schedule, self._run_of, self._changed)
+            SimulatedNode(index, plan, schedule, partial(self._run_of, plan.region), self._changed)
             for index, plan in enumerate(scenario.nodes)
         ]
-        self._network = Network(scenario.seed, schedule, nodes)
+        networks = {
+            region: Network(f"{scenario.seed}{region}", schedule, [each for each in nodes if each.region == region])
+            for region in scenario.regions
+        }
         self._stores = stores
         self._ledger = Ledger()
-        settings = _settings().model_copy(update={"policy": scenario.policy, "state_dir": folder})
+        settings = _settings(*scenario.regions).model_copy(update={"policy": scenario.policy, "state_dir": folder})
         self._evidence = Evidence(
             scenario=scenario,
             settings=settings,
             schedule=schedule,
             store=self._stores.requests,
             ledger=self._ledger,
-            network=self._network,
-            disk=disk,
+            nodes=nodes,
+            networks=networks,
+            disks=disks,
             crashes=crashes,
         )
         self._invariants = all_invariants()
@@ -129,7 +134,7 @@ class World:
         self._commits = 0
         self._readers = Random(f"readers-{scenario.seed}")  # noqa: S311 - not for secrets
         self._looked_after = (-1, 0)  # commits and acknowledgements at the last look whether all has ended
-        self._injection = Injection(scenario, schedule, self._network, disk)
+        self._injection = Injection(scenario, schedule, nodes, networks, [*disks.values()])
         around = self._surroundings(folder, settings)
         ended: set[str] = set()
         self._processes = [
@@ -138,11 +143,10 @@ class World:
         ]
         self._clients = Clients(
             self._stores.requests,
-            scenario.programs,
+            scenario,
             schedule,
             self._ledger,
             clock=self._api_clock,
-            seed=scenario.seed,
             is_store_down=self._injection.is_store_down,
             loses_answer=self._injection.loses_answer,
             crashes=crashes,
@@ -150,17 +154,19 @@ class World:
 
     def _surroundings(self, folder: Path, settings: Settings) -> Surroundings:
         return Surroundings(
+            seed=self.scenario.seed,
             schedule=self.schedule,
-            network=self._network,
+            networks=self._evidence.networks,
+            disks=self._evidence.disks,
             stores=self._stores,
             folder=folder,
-            checkpoints=self._evidence.disk.root,
             settings=settings,
             within=self._within,
             on_node=self._on_node,
             run_until=self._run_until,
             is_store_down=self._injection.is_store_down,
             loses_answer=self._injection.loses_answer,
+            held_up=self._injection.held_up,
             solver_fault=self._injection.solver_fault,
             before_commit=self._before_commit,
             committed=self._committed,
@@ -292,11 +298,12 @@ class World:
         finally:
             self.clock = before
 
-    def _run_of(self, launch: ShardLaunch) -> GangRun:
-        if launch.key not in self._programs:
+    def _run_of(self, region: str, launch: ShardLaunch) -> GangRun:
+        gang = region, launch.key
+        if gang not in self._programs:
             program = self.scenario.programs[int(launch.instruction.argv[1])]
-            self._programs[launch.key] = GangRun(launch, program, self.schedule, self._evidence.disk)
-        return self._programs[launch.key]
+            self._programs[gang] = GangRun(launch, program, self.schedule, self._evidence.disks[region])
+        return self._programs[gang]
 
     def _changed(self, shard: SimulatedShard) -> None:
         self._has_changed = True
@@ -332,14 +339,27 @@ class World:
         evidence.jobs.update(after)
 
 
+def _disks(scenario: Scenario, folder: Path) -> dict[str, CheckpointDisk]:
+    """Return the disk for the checkpoints of each region."""
+    if scenario.shares_disk:
+        return dict.fromkeys(scenario.regions, CheckpointDisk(folder / "checkpoints"))
+    return {region: CheckpointDisk(folder / "checkpoints" / region) for region in scenario.regions}
+
+
 @cache
-def _settings() -> Settings:
+def _settings(*regions: str) -> Settings:
     """Return the settings of every run: short rounds, few ticks, and a job that keeps losing gangs gives up soon.
 
     Nodes are behind a network, as on Ray: leases of sessions and replicas end with their rounds, as those of others do.
+    Jobs move between regions readily.
     """
+    several: dict[str, Any] = {
+        "backend": "several",
+        "backends": {name: {"backend": "ray", "ray_address": name} for name in regions},
+        "regions": {"margin_fraction": 0.0, "interval_s": ROUND_S, "leave_after_s": 2 * ROUND_S},
+    }
     chosen: dict[str, Any] = {
-        "backend": "ray",
+        **({"backend": "ray"} if regions == ("",) else several),
         "round_duration_s": ROUND_S,
         "tick_s": TICK_S,
         "idle_tick_s": IDLE_TICK_S,

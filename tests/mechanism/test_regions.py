@@ -54,6 +54,13 @@ def test_nobody_moves_where_there_is_room_for_all() -> None:
     assert choose_homes(problem([0, 0, 1]), TERMS).region.tolist() == [0, 0, 1]
 
 
+def test_jobs_are_at_home_nowhere_while_no_region_has_a_node_that_can_be_used() -> None:
+    none = np.zeros((2, 0))
+    nowhere = problem([NO_REGION, NO_REGION], steps_per_s=none, copy_s=none, egress_usd=none)
+    nowhere = replace(nowhere, region_of_type=np.zeros(0, dtype=np.int64), capacity_workers=np.zeros(0, dtype=np.int64))
+    assert choose_homes(nowhere, TERMS).region.tolist() == [NO_REGION, NO_REGION]
+
+
 def test_a_copy_that_takes_longer_than_it_gains_is_not_made() -> None:
     crowded = [0, 0, 0, 0]
     quick = problem(crowded, copy_s=to_other(600.0, crowded))

@@ -7,7 +7,7 @@ region while an earlier one may live in the first.
 
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import wait
+from concurrent.futures import Executor, wait
 from pathlib import Path
 from types import MappingProxyType
 
@@ -17,7 +17,8 @@ from gavel.backends.folder import log_path
 from gavel.backends.folder_backend import answering, logged
 from gavel.backends.machine import boottime_s
 from gavel.backends.several import link_speeds
-from gavel.backends.several.copies import Copies
+from gavel.backends.several.calls import Calls, CallThread
+from gavel.backends.several.copies import Copies, copy_threads
 from gavel.backends.several.held import HeldLaunches
 from gavel.backends.several.link import Link
 from gavel.backends.several.link_speeds import LinkSpeeds
@@ -44,7 +45,7 @@ class SeveralBackend:
     `regions` has the kind of each region's backend and what opens it; each has a state folder of its own, and
     `state_dir` is for what is known of all of them. `logs` is the state folder in which all of them keep the logs of
     jobs; `checkpoints` is the folder or URL of each region's checkpoints, and `outputs` copies output files. `steady_s`
-    is a clock that nobody sets. One service at a time per `state_dir`; not thread-safe but `read_log`, `forget_job`,
+    is a clock that nobody sets; `calls_of` makes the calls to a region, and `copying` copies. One service at a time per `state_dir`; not thread-safe but `read_log`, `forget_job`,
     `notes` and `statuses`. Raises BackendUnavailable when another service uses `state_dir`.
     """
 
@@ -62,19 +63,20 @@ class SeveralBackend:
         answer_limit_s: float = ANSWER_LIMIT_S,
         silent_limit_s: float = SILENT_LIMIT_S,
         steady_s: Callable[[], float] = boottime_s,
+        calls_of: Callable[[str], Calls] = CallThread,
+        copying: Callable[[], Executor] = copy_threads,
     ) -> None:
         self._clock, self._logs, self._answer_limit_s = clock, logs, answer_limit_s
         with answering("open"):
             self._lock = StateDirLock(state_dir.resolve(), term)
             path = self._lock.path / FILE
             self._where = Whereabouts(path, lease_grace_s, now_s=clock.now_s, steady_s=steady_s)
-        self._held, self._copies = (
-            HeldLaunches(),
-            Copies(checkpoints, LinkSpeeds(self._lock.path / link_speeds.FILE), outputs),
-        )
+        self._held = HeldLaunches()
+        self._copies = Copies(checkpoints, LinkSpeeds(self._lock.path / link_speeds.FILE), outputs, copying())
         now_s = clock.now_s()
         self._links = {
-            name: Link(Region(name, open_), kind, now_s, silent_limit_s) for name, (kind, open_) in regions.items()
+            name: Link(Region(name, open_, calls_of(name)), kind, now_s, silent_limit_s)
+            for name, (kind, open_) in regions.items()
         }
         self._merged: tuple[tuple[Cluster, ...], Cluster] = ((), Cluster())
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 import structlog
@@ -32,19 +32,28 @@ class Held:
     left: str | None = None
 
 
+def copy_threads() -> Executor:
+    """Return what makes copies: a few threads."""
+    return ThreadPoolExecutor(THREADS, thread_name_prefix="gavel-copies")
+
+
 class Copies:
     """Brings checkpoints to the storages of regions. `places` has the folder or URL of each region's checkpoints.
 
     Where all regions share one place there is nothing to be done. `speeds` counts bytes and seconds of each copy.
-    `outputs` brings the output files of jobs that have run before.
+    `outputs` brings the output files of jobs that have run before. `threads` make the copies.
     """
 
     def __init__(
-        self, places: Mapping[str, str], speeds: LinkSpeeds | None = None, outputs: OutputCopies | None = None
+        self,
+        places: Mapping[str, str],
+        speeds: LinkSpeeds | None = None,
+        outputs: OutputCopies | None = None,
+        threads: Executor | None = None,
     ) -> None:
         self._places, self.speeds = places, speeds or LinkSpeeds()
         self._outputs = outputs or OutputCopies()
-        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="gavel-copies")
+        self._threads = threads or copy_threads()
         self._running: dict[Wanted, Future[str]] = {}
         self._failed: dict[Wanted, str] = {}
 

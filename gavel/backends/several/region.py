@@ -1,7 +1,5 @@
-"""One backend of several, called in a thread of its own: a call that hangs holds up nobody else."""
+"""One backend of several: what it is told and asked, one call at a time, and what of that it did not get."""
 
-import queue
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -11,6 +9,7 @@ from typing import Protocol
 import structlog
 
 from gavel.backends.nodes.backend import NodesBackend
+from gavel.backends.several.calls import Calls
 from gavel.errors import BackendUnavailable, GavelError
 from gavel.ports import (
     ClusterBackend,
@@ -26,7 +25,6 @@ from gavel.types import JobId, Observation
 
 log = structlog.get_logger("gavel.regions")
 
-CLOSE_LIMIT_S = 5.0
 REPEATED = (LaunchGang, PrepareGang, SaveCheckpoint, ForgetGang, CordonNode)
 """What is not kept for a region that does not answer: who decides gives it again, or not, by what is then true."""
 
@@ -58,21 +56,20 @@ class Answer:
 class Region:
     """A backend and the link to it. One call at a time; whoever finds one in progress does not wait for it.
 
-    `open_` opens the backend, at the first call and again until that succeeds. What cannot be delivered is kept and
-    delivered with the next call, except what is in REPEATED. Not thread-safe but `forget_job` and `notes`.
+    `open_` opens the backend, at the first call and again until that succeeds; `calls` makes the calls. What cannot be
+    delivered is kept and delivered with the next call, except what is in REPEATED. Not thread-safe but `forget_job` and
+    `notes`.
     """
 
-    def __init__(self, name: str, open_: Opening) -> None:
+    def __init__(self, name: str, open_: Opening, calls: Calls) -> None:
         self.name = name
         self.problem = ""  # why the last call failed; "" if it did not
         self._open = open_
-        self._backend: RegionBackend | None = None  # of the thread, once it is open
+        self._calls = calls
+        self._backend: RegionBackend | None = None  # of the calls, once it is open
         self._late: list[Instruction] = []  # what could not be delivered yet
         self._call: Future[Answer] | None = None
         self._is_slow = False  # the last call took longer than anybody waits
-        self._calls: queue.SimpleQueue[tuple[Callable[[], Answer], Future[Answer]] | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._work, name=f"gavel-region-{name}", daemon=True)
-        self._thread.start()
 
     # --- calls --------------------------------------------------------------------------------------------------
 
@@ -122,15 +119,11 @@ class Region:
 
     def _begin(self, instructions: Instructions, *, observes: bool) -> None:
         late, self._late = tuple(self._late), []
-        self._call = Future()
-        self._calls.put((lambda: self._answer(late, instructions, observes=observes), self._call))
+        self._call = self._calls.begin(lambda: self._answer(late, instructions, observes=observes))
 
-    # --- in the thread of the region ----------------------------------------------------------------------------
+    # --- in a call ----------------------------------------------------------------------------------------------
 
-    def _work(self) -> None:
-        while (call := self._calls.get()) is not None:
-            work, answer = call
-            answer.set_result(work())
+    def _close(self) -> None:
         if self._backend is not None:
             with suppress(Exception):  # whatever it is: nobody is left to hear of it
                 self._backend.close()
@@ -147,7 +140,7 @@ class Region:
             return Answer(unsent=todo, problem=str(problem))
         except GavelError as refused:
             return Answer(refused=refused)
-        except Exception as fault:  # the boundary of the thread: one backend at fault holds up no other
+        except Exception as fault:  # the boundary of the calls: one backend at fault holds up no other
             log.exception("region.failed", region=self.name)
             return Answer(unsent=todo, problem=f"{type(fault).__name__}: {fault}")
 
@@ -171,11 +164,11 @@ class Region:
 
     def close(self) -> None:
         """Take no more calls; the backend is closed once the call in progress is over."""
-        self._calls.put(None)
+        self._calls.end(self._close)
 
     def wait_closed(self) -> None:
         """Return once the backend is closed; after a while in any case, for a link that hangs."""
-        self._thread.join(CLOSE_LIMIT_S)
+        self._calls.wait_ended()
 
 
 def _deliver(backend: RegionBackend, late: Instructions) -> None:

@@ -1,6 +1,6 @@
 """What an invariant is given, and when it is asked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from gavel.config import Settings
@@ -27,15 +27,19 @@ class Evidence:
     schedule: Schedule
     store: SimulationStore
     ledger: Ledger
-    network: Network
-    disk: CheckpointDisk
+    nodes: Sequence[SimulatedNode]
+    networks: Mapping[str, Network]  # by region
+    disks: Mapping[str, CheckpointDisk]
     crashes: CrashCounter
     jobs: dict[JobId, Job] = field(default_factory=dict)
 
-    @property
-    def nodes(self) -> Sequence[SimulatedNode]:
-        """Return the nodes of the cluster."""
-        return self.network.nodes
+    def can_read(self, job_id: JobId, checkpoint: str) -> bool:
+        """Return whether a checkpoint can be read on any disk."""
+        return any(disk.read(job_id, checkpoint) is not None for disk in self.disks.values())
+
+    def has(self, job_id: JobId, checkpoint: str) -> bool:
+        """Return whether a checkpoint is on any disk, readable or not."""
+        return any(disk.exists(job_id, checkpoint) for disk in self.disks.values())
 
     def running(self) -> list[tuple[SimulatedNode, SimulatedShard]]:
         """Return every part of a gang whose ranks are alive now, with its node."""

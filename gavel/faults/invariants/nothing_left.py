@@ -22,5 +22,5 @@ class NothingLeft(Invariant):
         left = [shard.launch.key for node in evidence.nodes for shard in node.shards.values()]
         if left:
             raise self.fail(f"nodes still keep {left}")
-        if groups := evidence.network.held_groups():
+        if groups := [name for network in evidence.networks.values() for name in network.held_groups()]:
             raise self.fail(f"still reserved are {sorted(groups)}")

@@ -15,14 +15,15 @@ class OneLiveGang(Invariant):
     def after_change(self, evidence: Evidence) -> None:
         """Check which gangs have ranks that run now."""
         now_s = evidence.schedule.now_s
-        running = [shard for _, shard in evidence.running() if now_s >= shard.excused_until_s]
-        for job_id, keys in _by_job(shard.launch.key for shard in running).items():
-            if len(keys) > 1:
-                raise self.fail(f"job {job_id} runs as generations {sorted(generation for _, generation in keys)}")
+        running = [each for each in evidence.running() if now_s >= each[1].excused_until_s]
+        for job_id, gangs in _by_job((node.region, shard.launch.key) for node, shard in running).items():
+            if len(gangs) > 1:
+                raise self.fail(f"job {job_id} runs as generations {', '.join(sorted(gangs))}")
 
 
-def _by_job(keys: Iterable[GangKey]) -> dict[JobId, set[GangKey]]:
-    of_job: dict[JobId, set[GangKey]] = {}
-    for key in keys:
-        of_job.setdefault(key[0], set()).add(key)
+def _by_job(gangs: Iterable[tuple[str, GangKey]]) -> dict[JobId, set[str]]:
+    """The gangs of each job: a generation that runs in two regions is two of them."""
+    of_job: dict[JobId, set[str]] = {}
+    for region, (job_id, generation) in gangs:
+        of_job.setdefault(job_id, set()).add(f"{generation}@{region}" if region else f"{generation}")
     return of_job

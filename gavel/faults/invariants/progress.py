@@ -24,12 +24,12 @@ class Progress(Invariant):
 
     def _is_lost(self, evidence: Evidence, job: Job) -> bool:
         """Whether the disk has lost what it said to have written: then a job goes on from the checkpoint before."""
-        return job.checkpoint is not None and evidence.disk.read(job.id, job.checkpoint) is None
+        return job.checkpoint is not None and not evidence.can_read(job.id, job.checkpoint)
 
     def _check_checkpoint(self, evidence: Evidence, job: Job) -> None:
         if job.checkpoint is None or job.state.is_terminal:
             return
-        if not evidence.disk.exists(job.id, job.checkpoint):
+        if not evidence.has(job.id, job.checkpoint):
             raise self.fail(f"job {job.id} relies on checkpoint {job.checkpoint}, which does not exist")
         has_done_all = job.steps_done == job.total_steps  # its program has ended, and needs no checkpoint to go on from
         if int(job.checkpoint.rpartition("-")[2]) != job.steps_done and not has_done_all:

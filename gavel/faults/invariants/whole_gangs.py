@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from gavel.backends.gang import GangKey
+from gavel.backends.several.names import inner, region_of
 from gavel.faults.invariants.base import Commit, Evidence, Invariant
 from gavel.faults.shard import SimulatedShard
-from gavel.types import Lease
+from gavel.types import AcceleratorType, Lease, WorkerId, type_in_region
 from gavel.types.environment import PLAN
 
 
@@ -26,7 +27,7 @@ class WholeGangs(Invariant):
     def _check(self, evidence: Evidence, leases: Iterable[Lease]) -> None:
         for lease in leases:
             sizes = evidence.store.job(lease.job_id).spec.possible_sizes
-            types = {worker.rpartition("-")[0] for worker in lease.worker_ids}
+            types = {_type_of(worker) for worker in lease.worker_ids}
             if len(set(lease.worker_ids)) not in sizes or types != {lease.accelerator_type}:
                 raise self.fail(f"job {lease.job_id} may have {sizes} workers and was given {lease.worker_ids}")
 
@@ -54,3 +55,9 @@ class WholeGangs(Invariant):
         runs, stored = (len(launched.worker_ids), launched.env.get(PLAN, "")), (job.spec.scale_factor, job.spec.plan)
         if runs != stored:
             raise self.fail(f"gang {shard.launch.key} runs with size and plan {runs}, and its job has {stored}")
+
+
+def _type_of(worker: WorkerId) -> AcceleratorType:
+    """The accelerator type of a worker, by its name: `fast-3`, or `fast-3@east` of one of several regions."""
+    kind, region = inner(worker).rpartition("-")[0], region_of(worker)
+    return type_in_region(kind, region) if region else kind

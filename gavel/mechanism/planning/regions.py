@@ -116,16 +116,16 @@ class Gains:
 
 def gains(problem: RegionProblem, terms: MoveTerms) -> Gains:
     """Return what the jobs that may move would gain by a move to each region."""
-    rows, home = np.arange(len(problem.home)), problem.home
     rate = shared_rates(problem)
-    at_home = np.where(home == NO_REGION, 0.0, rate[rows, home])
-    ends_in_s = np.divide(problem.steps_left, at_home, out=np.full(len(rows), np.inf), where=at_home > 0)
+    is_home = problem.home[:, None] == np.arange(rate.shape[1])
+    at_home = np.where(is_home, rate, 0.0).sum(axis=1)
+    ends_in_s = np.divide(problem.steps_left, at_home, out=np.full(len(rate), np.inf), where=at_home > 0)
     span_s = np.minimum(ends_in_s, terms.horizon_s)
     stay = at_home * span_s
     go = rate * np.maximum(0.0, span_s[:, None] - problem.copy_s)
     is_stuck = (at_home == 0)[:, None] & (rate > 0)
     sooner = rate * terms.horizon_s / (1 + problem.copy_s / terms.horizon_s)
-    may = problem.may_move[:, None] & (np.arange(rate.shape[1]) != home[:, None])
+    may = problem.may_move[:, None] & ~is_home
     gain_usd = _usd(problem, np.maximum(0.0, np.where(is_stuck, sooner, go - stay[:, None])))
     more = 1 + terms.margin_fraction
     return Gains(
