@@ -28,7 +28,7 @@ TTL_S = 60.0
 class Clients:
     """Sends the requests of a scenario to the store, as the API does for them."""
 
-    def __init__(  # noqa: PLR0913  each part by its name
+    def __init__(
         self,
         store: SimulationStore,
         scenario: Scenario,

@@ -15,6 +15,7 @@ class CheckpointDisk:
     """Real folders, `JOB/GENERATION-STEP`, since the service deletes old ones by its own rule."""
 
     def __init__(self, root: Path) -> None:
+        root.mkdir(parents=True, exist_ok=True)
         self.root = root
         self.is_full = False
         self.is_torn = False

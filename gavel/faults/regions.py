@@ -73,6 +73,6 @@ class SimulatedCopying(Executor):
         except Exception as problem:  # whatever it is, the one who waits for the copy is told
             copy.set_exception(problem)
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002  as in Executor
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Make no more copies."""
         self._is_closed = True

@@ -64,6 +64,10 @@ class RemoteCheckpoints:
                 file.write(chunk)
         return digest.hexdigest()
 
+    def delete(self, job_id: JobId, name: str, path: str) -> None:
+        """Delete a file of a checkpoint."""
+        self._files.rm_file(f"{self._root}/{job_id}/{name}/{path}")
+
     def fetch(self, job_id: JobId, path: Path) -> None:
         """Fetch the checkpoint; the local folder appears only once it is complete, and is that of the job's user.
 

@@ -45,8 +45,9 @@ class SeveralBackend:
     `regions` has the kind of each region's backend and what opens it; each has a state folder of its own, and
     `state_dir` is for what is known of all of them. `logs` is the state folder in which all of them keep the logs of
     jobs; `checkpoints` is the folder or URL of each region's checkpoints, and `outputs` copies output files. `steady_s`
-    is a clock that nobody sets; `calls_of` makes the calls to a region, and `copying` copies. One service at a time per `state_dir`; not thread-safe but `read_log`, `forget_job`,
-    `notes` and `statuses`. Raises BackendUnavailable when another service uses `state_dir`.
+    is a clock that nobody sets. `calls_of` gives what makes the calls to a region, `copying` what makes copies. One
+    service at a time per `state_dir`; not thread-safe but `read_log`, `forget_job`, `notes` and `statuses`. Raises
+    BackendUnavailable when another service uses `state_dir`.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts

@@ -1,7 +1,7 @@
 """Checkpoints and output files of jobs that go on in another region: copied to its storage, in the background."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ import structlog
 from gavel.backends.checkpoint_retention import older_ones
 from gavel.backends.several.link_speeds import LinkSpeeds
 from gavel.backends.several.output_copies import OutputCopies
-from gavel.backends.several.storages import has_whole, storage_at
+from gavel.backends.several.storages import Storage, storage_at
 from gavel.ports import LaunchGang
 from gavel.types import JobId
 
@@ -99,31 +99,54 @@ class Copies:
     def _checkpoint(self, wanted: Wanted) -> str:
         """Return the checkpoint once it is in the region; if it is gone the newest older one anywhere, "" without one.
 
-        Raises what the storages raise, and OSError if a place may be gone rather than what was in it.
+        Other places are read only where the region does not have it, and one that cannot be read holds up nothing that
+        another one has. Raises what the storages raise, and OSError if a place may be gone rather than what was in it.
         """
         job_id, name, region = wanted
         target = storage_at(self._places[region])
-        place_of = {storage_at(place): place for place in {*self._places.values()} - {self._places[region]}}
-        origins = [*place_of]
-        names = {storage: storage.names(job_id) for storage in (target, *origins)}
-        origin = next((each for each in origins if name in names[each]), None)
-        if origin is not None and not has_whole(target, job_id, name, origin):
-            began_s = time.monotonic()
-            target.put(job_id, name, origin)
-            seconds, size_bytes = time.monotonic() - began_s, sum(target.files(job_id, name).values())
-            regions = [each for each, place in self._places.items() if place == place_of[origin]]
-            self.speeds.add(regions, region, size_bytes, seconds)
-            log.info("checkpoint.copied", job=job_id, checkpoint=name, region=region, bytes=size_bytes, seconds=seconds)
-        if origin is not None or name in names[target]:
+        if target.is_whole(job_id, name):
             return name
-        is_unheard_of = not any(names.values()) and not any(each.has_folder(job_id) for each in names)
-        if is_unheard_of and any(each.is_empty() for each in names):
-            raise OSError("a place of checkpoints is empty; is its file system mounted?")
-        return next(reversed(older_ones({each for own in names.values() for each in own}, name)), "")
+        others, problem = self._others(job_id, region)
+        origin = next((place for place, (_, names) in others.items() if name in names), None)
+        if origin is not None:
+            self._copy(wanted, target, origin)
+            return name
+        if problem is not None:
+            raise problem
+        return _newest_older(job_id, name, [target, *(storage for storage, _ in others.values())])
+
+    def _others(self, job_id: JobId, region: str) -> tuple[dict[str, tuple[Storage, list[str]]], Exception | None]:
+        """The other places that can be read, each with the names of the job's checkpoints; and why one cannot be."""
+        others: dict[str, tuple[Storage, list[str]]] = {}
+        problem: Exception | None = None
+        for place in sorted({*self._places.values()} - {self._places[region]}):
+            try:
+                storage = storage_at(place)
+                others[place] = storage, storage.names(job_id)
+            except Exception as error:  # of whichever storage this is
+                problem = error
+        return others, problem
+
+    def _copy(self, wanted: Wanted, target: Storage, origin: str) -> None:
+        job_id, name, region = wanted
+        began_s = time.monotonic()
+        target.put(job_id, name, storage_at(origin))
+        seconds, size_bytes = time.monotonic() - began_s, sum(target.files(job_id, name).values())
+        self.speeds.add([each for each, at in self._places.items() if at == origin], region, size_bytes, seconds)
+        log.info("checkpoint.copied", job=job_id, checkpoint=name, region=region, bytes=size_bytes, seconds=seconds)
 
     def close(self) -> None:
         """Start no other copy."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+
+def _newest_older(job_id: JobId, name: str, storages: Sequence[Storage]) -> str:
+    """Return the newest checkpoint before this one, anywhere; "" without one. Raises OSError if a place may be gone."""
+    names = {each for storage in storages for each in storage.names(job_id)}
+    is_unheard_of = not names and not any(each.has_folder(job_id) for each in storages)
+    if is_unheard_of and any(each.is_empty() for each in storages):
+        raise OSError("a place of checkpoints is empty; is its file system mounted?")
+    return next(reversed(older_ones(names, name)), "")
 
 
 def _origin(launch: LaunchGang) -> tuple[str, str]:

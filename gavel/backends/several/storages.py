@@ -1,7 +1,7 @@
 """Where the checkpoints of a region are, a folder or an fsspec URL, and how one is copied to another region's.
 
 A copy is checked file by file: what is read there again has to have the digest of what was read here. One in a folder
-appears only once it is whole.
+appears only once it is whole; one at a URL has a mark beside it until then.
 """
 
 import hashlib
@@ -18,12 +18,17 @@ from gavel.backends.job_folder import CHUNK_BYTES, entries, open_file
 from gavel.backends.nodes.transfers import CHECKPOINT_ENTRIES_MAX, RemoteCheckpoints, is_url
 from gavel.backends.unix_users import give
 
+COMING = ".coming"  # the folder of the marks of copies at a URL
+
 
 class Storage(Protocol):
     """The checkpoints of all jobs in one place. Every method may block for long, and raise what the storage raises."""
 
     def names(self, job_id: str) -> list[str]:
         """Return the names of the job's checkpoints."""
+
+    def is_whole(self, job_id: str, name: str) -> bool:
+        """Return whether a checkpoint is here, and is not a part of a copy."""
 
     def is_empty(self) -> bool:
         """Return whether nothing of any job is here, as where a file system is not mounted."""
@@ -59,6 +64,10 @@ class FolderStorage:
             os.listdir(self._root)
             return []
         return [each.name for each in os.scandir(folder) if each.is_dir(follow_symlinks=False)]
+
+    def is_whole(self, job_id: str, name: str) -> bool:
+        """Return whether the checkpoint is here."""
+        return name in self.names(job_id)
 
     def is_empty(self) -> bool:
         """Return whether no job has a folder here."""
@@ -104,6 +113,10 @@ class UrlStorage:
         """Return the names of the job's checkpoints."""
         return [name for name in self._remote.names(job_id) if CHECKPOINT.fullmatch(name)]
 
+    def is_whole(self, job_id: str, name: str) -> bool:
+        """Return whether the checkpoint is here, without the mark of a copy."""
+        return name in self.names(job_id) and name not in self._remote.files(COMING, job_id)
+
     def is_empty(self) -> bool:
         """Return False: a storage that is not there does not answer."""
         return False
@@ -121,19 +134,14 @@ class UrlStorage:
         return self._remote.open(job_id, name, path)
 
     def put(self, job_id: str, name: str, source: Storage) -> None:
-        """Copy a checkpoint from another storage."""
+        """Copy a checkpoint from another storage; it has its mark until it is whole."""
+        self._remote.write(COMING, job_id, name, [b"a copy to here has begun"])
         for path in source.files(job_id, name):
             with source.open(job_id, name, path) as file:
                 written = self._remote.write(job_id, name, path, chunks_of(file))
             with self.open(job_id, name, path) as copy:
                 check(path, written, digest_of(copy))
-
-
-def has_whole(storage: Storage, job_id: str, name: str, origin: Storage | None) -> bool:
-    """Return whether a checkpoint is in a storage, with the same files as at its origin if that has it still."""
-    if name not in storage.names(job_id):
-        return False
-    return origin is None or storage.files(job_id, name) == origin.files(job_id, name)
+        self._remote.delete(COMING, job_id, name)
 
 
 class Digested:

@@ -3,11 +3,13 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
 from gavel.backends.several.copies import Copies, Held
 from gavel.backends.several.link_speeds import LinkSpeeds
+from gavel.backends.several.storages import FolderStorage, storage_at
 from gavel.ports import LaunchGang
 from gavel.types import GangOutcome, GangState
 from tests.backends.clusters import eventually
@@ -61,13 +63,46 @@ def places(eu: Path, us: Path, *, eu_is_url: bool, us_is_url: bool) -> dict[str,
 def test_a_checkpoint_is_copied_whole(tmp_path: Path, eu_is_url: bool, us_is_url: bool) -> None:
     eu, us = tmp_path / "eu", tmp_path / "us"
     written(eu, "1-5")
-    written(us, "1-5", files={"weights": b"only a part"})  # of a copy that was broken off
     copies = Copies(places(eu, us, eu_is_url=eu_is_url, us_is_url=us_is_url))
     first = copies.held(launch(), "us")
     assert first == Held(why="its checkpoint 1-5 is copied to region us")
     settled(copies, launch())
     assert read(us / "j0" / "1-5") == FILES
-    assert not [each for each in us.iterdir() if each.name.startswith(".")]
+    assert not [each for each in (*us.glob(".j0*"), *us.glob(".coming/*/*"))]
+
+
+class BrokenOff(FolderStorage):
+    """A storage whose second file cannot be read."""
+
+    def open(self, job_id: str, name: str, path: str) -> BinaryIO:
+        if path != "empty":
+            raise OSError("the connection was reset")
+        return super().open(job_id, name, path)
+
+
+@pytest.mark.parametrize("us_is_url", [False, True])
+def test_a_copy_that_was_broken_off_is_made_again(tmp_path: Path, us_is_url: bool) -> None:
+    eu, us = tmp_path / "eu", tmp_path / "us"
+    written(eu, "1-5")
+    at = places(eu, us, eu_is_url=False, us_is_url=us_is_url)
+    target = storage_at(at["us"])
+    with pytest.raises(OSError, match="reset"):
+        target.put("j0", "1-5", BrokenOff(eu))
+    assert not target.is_whole("j0", "1-5")
+    settled(Copies(at), launch())
+    assert target.is_whole("j0", "1-5") and read(us / "j0" / "1-5") == FILES
+
+
+def test_a_storage_that_cannot_be_read_holds_up_no_job_of_other_regions(tmp_path: Path) -> None:
+    eu, us = tmp_path / "eu", tmp_path / "us"
+    written(us, "1-4")
+    written(eu, "1-5")
+    copies = Copies({**places(eu, us, eu_is_url=False, us_is_url=False), "ap": str(tmp_path / "gone")})
+    settled(copies, launch("1-4"))
+    settled(copies, launch("1-5"))
+    assert read(us / "j0" / "1-5") == FILES
+    held = settled(copies, launch("1-6"), lambda held: held is not None and "failed" in held.why)
+    assert held is not None and "gone" in held.why and held.left is None
 
 
 def test_with_one_storage_for_all_there_is_nothing_to_copy(tmp_path: Path) -> None:
