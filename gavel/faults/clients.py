@@ -170,7 +170,7 @@ class Clients:
         return lambda: self._ledger.requests.append(("tier/gold", "tier.changed"))
 
     def _command(self, request: ClientRequest) -> Callable[[], None]:
-        node = self._scenario.name_of(request.target)
+        node = "" if request.kind is Request.POLICY else self._scenario.name_of(request.target)
         kinds: Mapping[Request, tuple[str, dict[str, object]]] = {
             Request.CORDON: ("node.cordon", {}),
             Request.UNCORDON: ("node.uncordon", {}),

@@ -11,6 +11,7 @@ from gavel.backends.several.calls import Calls
 
 T = TypeVar("T")
 COPIED_WITHIN_S = 4.0
+LOOK_AGAIN_S = 1.0
 Later = Callable[[float, Callable[[], None]], None]
 """Does something at an instant of true time, as the process that asks for it, unless that has ended by then."""
 
@@ -31,15 +32,20 @@ class SimulatedCalls(Calls):
 
     def begin(self, work: Callable[[], T]) -> Future[T]:
         """Make the call, now or late; return what it will answer."""
-        answer, held_up, now_s = Future[T](), self._held_up(), self._true_s()
-        if held_up.calls_until_s > now_s:
-            self._later(held_up.calls_until_s, lambda: answer.set_result(work()))
-        elif held_up.answers_until_s > now_s:
-            answered = work()
-            self._later(held_up.answers_until_s, lambda: answer.set_result(answered))
+        answer = Future[T]()
+        if self._held_up().calls_until_s > self._true_s():
+            self._once(lambda: self._held_up().calls_until_s, lambda: answer.set_result(work()))
         else:
-            answer.set_result(work())
+            answered = work()
+            self._once(lambda: self._held_up().answers_until_s, lambda: answer.set_result(answered))
         return answer
+
+    def _once(self, until_s: Callable[[], float], act: Callable[[], None]) -> None:
+        """Act once it is not held up any more: what does so may end earlier than it was to, with all other faults."""
+        if until_s() <= self._true_s():
+            act()
+        else:
+            self._later(min(until_s(), self._true_s() + LOOK_AGAIN_S), lambda: self._once(until_s, act))
 
     def end(self, last: Callable[[], None]) -> None:
         """Do what is to be done at the end."""

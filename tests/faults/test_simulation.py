@@ -57,7 +57,7 @@ def test_faults_of_every_kind_are_drawn_and_scenarios_survive_json() -> None:
 
 KILLED_BY = {
     "an_audit_entry_is_forgotten": 1,
-    "a_new_gang_does_not_wait_for_the_old_one": 3,
+    "a_new_gang_does_not_wait_for_the_old_one": 53,
     "a_key_is_forgotten": 3,
     "a_cancellation_is_overwritten": 9,
     "a_request_that_another_part_of_the_process_has_read_is_overlooked": 92,
