@@ -74,6 +74,7 @@ def draw(seed: int) -> Scenario:
         process_rates=tuple(1.0 + chance.uniform(-1e-3, 1e-3) for _ in range(processes)),
         tiers=tiers,
         shares_disk=not _has_regions(seed) or seed % 2 == 0,
+        leave_after_s=0.0 if seed % 3 else 2 * ROUND_S,
     )
 
 

@@ -180,6 +180,7 @@ class Scenario:
     process_rates: tuple[float, ...] = (1.0, 1.0)
     tiers: Mapping[str, float] = field(default_factory=dict)  # name -> weight
     shares_disk: bool = True
+    leave_after_s: float = 2 * ROUND_S  # jobs may leave a region once no node of it could be used for so long
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -46,6 +46,7 @@ from gavel.types import OperationState
 EVENTS_MAX = 60_000
 SETTLE_S = 30.0  # after the last job has ended, until nothing of it may be left
 TICK_S, IDLE_TICK_S, GRACE_S = 2.5, 6.0, 2.0
+LOOKS_S = 5.0  # from one look at moves between regions to the next
 PAUSED_AT_MOST_S = 1.0  # into the quiet phase
 
 
@@ -117,7 +118,9 @@ class World:
         }
         self._stores = stores
         self._ledger = Ledger()
-        settings = _settings(*scenario.regions).model_copy(update={"policy": scenario.policy, "state_dir": folder})
+        settings = _settings(scenario.leave_after_s, *scenario.regions).model_copy(
+            update={"policy": scenario.policy, "state_dir": folder}
+        )
         self._evidence = Evidence(
             scenario=scenario,
             settings=settings,
@@ -347,7 +350,7 @@ def _disks(scenario: Scenario, folder: Path) -> dict[str, CheckpointDisk]:
 
 
 @cache
-def _settings(*regions: str) -> Settings:
+def _settings(leave_after_s: float, *regions: str) -> Settings:
     """Return the settings of every run: short rounds, few ticks, and a job that keeps losing gangs gives up soon.
 
     Nodes are behind a network, as on Ray: leases of sessions and replicas end with their rounds, as those of others do.
@@ -356,7 +359,7 @@ def _settings(*regions: str) -> Settings:
     several: dict[str, Any] = {
         "backend": "several",
         "backends": {name: {"backend": "ray", "ray_address": name} for name in regions},
-        "regions": {"margin_fraction": 0.0, "interval_s": ROUND_S, "leave_after_s": 2 * ROUND_S},
+        "regions": {"margin_fraction": 0.0, "interval_s": LOOKS_S, "leave_after_s": leave_after_s},
     }
     chosen: dict[str, Any] = {
         **({"backend": "ray"} if regions == ("",) else several),

@@ -134,6 +134,16 @@ FOLLOWED = replace(
     faults_until_s=120.0,
 )
 """A node is cut off, the leader dies, and a service with a state folder of its own follows."""
+UNREACHED = replace(
+    scene(
+        program(seconds=90.0),
+        nodes=(replace(ONE_NODE[0], region="east"), replace(ONE_NODE[0], region="west")),
+        faults=(Fault(at_s=20.0, kind=FaultKind.BRIDGE_DOWN, target=0, lasts_s=60.0),),
+    ),
+    leave_after_s=0.0,
+    faults_until_s=90.0,
+)
+"""The region in which a job runs does not answer for a minute, and the job may leave it at once."""
 
 _COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the leader, requests
     "a job": (4, 11, 1, 3),
@@ -174,6 +184,7 @@ NOTICED_IN = {
     ),
     "a_gang_on_a_node_that_is_away_is_forgotten": (1, FOLLOWED),
     "workers_are_numbered_by_each_service": (1, FOLLOWED),
+    "nobody_waits_for_the_leases_of_a_region_that_does_not_answer": (1, UNREACHED),
     "a_node_has_no_fence": (
         2,
         scene(

@@ -16,7 +16,7 @@ from gavel.faults.search import run_seed, run_seeds, silenced
 from gavel.faults.shrinking import least, shrink
 from gavel.faults.world import run
 from tests.faults.planted import PLANTED, SURVIVORS
-from tests.faults.scenes import NOTICED_IN
+from tests.faults.scenes import NOTICED_IN, UNREACHED
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SEEDS = range(0, 1000) if IS_FULL else range(0, 9)
@@ -83,6 +83,16 @@ def test_a_planted_bug_that_seeds_meet_rarely_is_noticed_where_it_matters(name: 
         assert run(replace(scenario, seed=seed)).violation is None
         with PLANTED[name]():
             assert run(replace(scenario, seed=seed)).violation is not None
+
+
+def test_a_job_leaves_a_region_whose_cluster_does_not_answer() -> None:
+    """It starts in the other region once its lease in the first one is over."""
+    with silenced():
+        outcome = run(UNREACHED, keeps_lines=True)
+    assert outcome.violation is None
+    there = [line.split() for line in outcome.lines if line.endswith("started")]
+    assert [(node, generation) for _, node, _, _, generation, _ in there] == [("node-0", "1"), ("node-1", "2")]
+    assert 20.0 < float(there[-1][0]) < 80.0
 
 
 @pytest.mark.full

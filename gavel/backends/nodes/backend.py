@@ -86,7 +86,7 @@ class NodesBackend(FolderBackend):
         kept: Path | None = None,
     ) -> None:
         self._name, shared = cluster, (kept or state_dir).resolve()
-        self._clock = clock
+        self._clock, self._is_one_of_several = clock, kept is not None
         self._settings = orders.LaunchSettings(
             environment=dict(environment or {}),
             lease_grace_s=lease_grace_s,
@@ -121,14 +121,14 @@ class NodesBackend(FolderBackend):
     def observe(self) -> Observation:
         """Return one consistent view, after starting what can start. A node that does not answer delays nobody.
 
-        Raises BackendUnavailable before the cluster was reached for the first time, or if another service took over.
+        Raises BackendUnavailable before the cluster was reached for the first time, if another service took over, and
+        of one of several clusters whenever it cannot be reached: the scheduler goes on without it.
         """
         with answering("observe"):
             self._exchange(self._fleet.due(self._busy_nodes()), limit_s=ANSWER_LIMIT_S)
-            if self._refused:
-                raise BackendUnavailable(self._refused)
-            if not self._fleet.is_met:
-                raise BackendUnavailable(next(iter(self._notes), f"waiting for {self._name}'s nodes to answer"))
+            why = self._refused or (self._last.problem if self._is_one_of_several else "")
+            if why or not self._fleet.is_met:
+                raise BackendUnavailable(why or next(iter(self._notes), f"waiting for {self._name}'s nodes to answer"))
             now_s = self._clock.now_s()
             for gang in list(self._gangs.values()):
                 self._look(gang)

@@ -44,7 +44,9 @@ def test_jobs_run_in_both_regions_and_here_when_the_whole_cluster_is_gone(tmp_pa
             cluster.kill_all()
             again = gavel.submit(argv=argv, regions=["here"])["id"]
             assert gavel.wait(again, timeout_s=LIMIT_S)["state"] == "COMPLETED"
-            assert wait_until(lambda: any(note.startswith("far: ") for note in gavel.cluster()["notes"]), LIMIT_S)
+            unreached = "Region far (ray) cannot be reached since"
+            assert wait_until(lambda: any(note.startswith(unreached) for note in gavel.cluster()["notes"]), LIMIT_S)
+            assert regions(gavel) == {"here"}
 
 
 def regions(gavel: Client) -> set[str]:
