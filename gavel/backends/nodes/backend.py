@@ -86,7 +86,7 @@ class NodesBackend(FolderBackend):
         kept: Path | None = None,
     ) -> None:
         self._name, shared = cluster, (kept or state_dir).resolve()
-        self._clock, self._is_one_of_several = clock, kept is not None
+        self._clock = clock
         self._settings = orders.LaunchSettings(
             environment=dict(environment or {}),
             lease_grace_s=lease_grace_s,
@@ -109,7 +109,7 @@ class NodesBackend(FolderBackend):
         self.calls: Mapping[str, int] = {}
         with answering("open"), StateFolder.opened(state_dir, term, kept) as self._folder:
             numbering = Numbering(state_dir / "workers.json", node_of, is_current=self._folder.is_current)
-            self._fleet = Fleet(numbering, cluster)
+            self._fleet = Fleet(numbering, cluster, is_one_of_several=kept is not None)
             self._link = open_link(str(code_dir(shared)))
             self._holdings = Holdings(self._fleet, self._folder.resources(), cluster)
             self._logs = JobLogs(shared / "logs", log_bytes_per_job)
@@ -122,11 +122,11 @@ class NodesBackend(FolderBackend):
         """Return one consistent view, after starting what can start. A node that does not answer delays nobody.
 
         Raises BackendUnavailable before the cluster was reached for the first time, if another service took over, and
-        of one of several clusters whenever it cannot be reached: the scheduler goes on without it.
+        if the cluster is one of several and neither it nor its gangs can be reached.
         """
         with answering("observe"):
             self._exchange(self._fleet.due(self._busy_nodes()), limit_s=ANSWER_LIMIT_S)
-            why = self._refused or (self._last.problem if self._is_one_of_several else "")
+            why = self._refused or self._fleet.unheard(self._last, self._gangs.values())
             if why or not self._fleet.is_met:
                 raise BackendUnavailable(why or next(iter(self._notes), f"waiting for {self._name}'s nodes to answer"))
             now_s = self._clock.now_s()

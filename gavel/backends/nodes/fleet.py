@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gavel.backends import machine
 from gavel.backends.accelerators import LocalAccelerator
+from gavel.backends.nodes.gang import NodesGang
 from gavel.backends.nodes.numbering import Numbering, as_node, as_worker
 from gavel.backends.nodes.protocol import Answer, ListedNode, Seen, Slot
 from gavel.types import Cluster, WorkerId
@@ -68,8 +69,8 @@ class NodeView:
 class Fleet:
     """All nodes by name, and all workers that ever had a name."""
 
-    def __init__(self, numbering: Numbering, cluster_name: str) -> None:
-        self._cluster_name = cluster_name
+    def __init__(self, numbering: Numbering, cluster_name: str, *, is_one_of_several: bool = False) -> None:
+        self._cluster_name, self._is_one_of_several = cluster_name, is_one_of_several
         self._numbering = numbering
         self._met_boottime_s: float | None = None  # when the cluster first listed its nodes to us
         self._has_met = False
@@ -105,6 +106,15 @@ class Fleet:
             all_heard = all(view.offset_s is not None or view.node.problem or not view.workers for view in views)
             self._has_met = all_heard or machine.boottime_s() - self._met_boottime_s > MEET_LIMIT_S
         return self._has_met
+
+    def unheard(self, seen: Seen, gangs: Iterable[NodesGang]) -> str:
+        """Return why one of several clusters cannot be reached; "" if it can, or a node of these gangs.
+
+        Agents whose orders travel through files or connections of their own answer while the cluster itself does not.
+        """
+        ids = (view.node.node_id for gang in gangs for name in gang.parts if (view := self.nodes.get(name)))
+        is_heard = not self._is_one_of_several or any(node_id in seen.answers for node_id in ids)
+        return "" if is_heard else seen.problem
 
     def has_answered(self, node: str) -> bool:
         """Return True once the node has answered an order of this service, since it last came back."""

@@ -90,6 +90,25 @@ def test_a_region_that_cannot_be_reached_keeps_its_gang_and_the_other_is_planned
     assert not running.processes_left()
 
 
+def test_a_gang_runs_on_through_rounds_while_the_controller_of_its_region_is_away(tmp_path: Path) -> None:
+    """Its agent answers all the time. Once no gang is left there nobody does, and the region cannot be reached."""
+    (tmp_path / "train.py").write_text(PROGRAM.replace("total=1000", "total=2500"))
+    argv = [sys.executable, "-u", str(tmp_path / "train.py")]
+    with (
+        LocalSlurmCluster([SlurmNodeSpec(name="node-0", gres={"acc:a": 1})]) as cluster,
+        service(tmp_path, cluster) as running,
+        Client(running.url, running.operator_token) as gavel,
+    ):
+        assert wait_until(lambda: regions(gavel) == {"here", "hpc"}, LIMIT_S), running.output()
+        far = gavel.submit(argv=argv, regions=["hpc"])["id"]
+        assert wait_until(lambda: gavel.job(far)["steps_reported"] > 0, LIMIT_S)
+        cluster.stop_controller()
+        ended = gavel.wait(far, timeout_s=3 * LIMIT_S)
+        assert (ended["state"], ended["generation"]) == ("COMPLETED", 1), ended["message"]
+        assert wait_until(lambda: "Region hpc (slurm) cannot be reached since" in notes(gavel), LIMIT_S)
+        assert regions(gavel) == {"here"}
+
+
 def test_a_job_that_moves_to_a_region_with_another_storage_goes_on_from_its_checkpoint(tmp_path: Path) -> None:
     """It begins here, as Slurm does not answer. When that does, it moves there, which sees no folder of this place."""
     (tmp_path / "train.py").write_text(RESUMING)
