@@ -9,6 +9,7 @@ from functools import cache, partial
 from pathlib import Path
 from tempfile import mkdtemp
 
+from gavel.backends.gang import GangKey
 from gavel.backends.nodes.protocol import NodeLink
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.protocol import RaySettings
@@ -34,6 +35,7 @@ class Opening:
     term: Term
     links: Mapping[str, SimulatedLink]
     node_of: Mapping[WorkerId, str]
+    longest_s: Mapping[GangKey, float]
     later: Later
 
 
@@ -76,6 +78,7 @@ class SimulatedRegions(SeveralBackend):
             lease_grace_s=around.settings.lease_grace_s,
             checkpoints={name: str(disk.root) for name, disk in around.disks.items()},
             term=opening.term,
+            longest_s=opening.longest_s,
             answer_limit_s=0.0,
             calls_of=self._calls_of,
             copying=self._copying,

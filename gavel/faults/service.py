@@ -6,6 +6,7 @@ from functools import cache
 from types import MappingProxyType
 
 from gavel.backends.nodes.numbering import node_of_workers
+from gavel.backends.several.whereabouts import longest_leases
 from gavel.clock import SystemClock
 from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
 from gavel.errors import (
@@ -194,14 +195,15 @@ class ServiceProcess:
             region: SimulatedLink(network, around.schedule, around.on_node, self._strikes_in_exchange)
             for region, network in around.networks.items()
         }
-        plans = [each.plan for each in self._store.snapshot().round_records]
+        records = self._store.snapshot().round_records
         opening = Opening(
             around=around,
             folder=around.folder / ("service" if self._sees_others else f"service-{self.index}"),
             clock=self._system_clock,
             term=term,
             links=links,
-            node_of=node_of_workers(around.stores.requests.cluster(), plans),
+            node_of=node_of_workers(around.stores.requests.cluster(), [each.plan for each in records]),
+            longest_s=longest_leases(records),
             later=self._later,
         )
         self._backend = opened(opening)

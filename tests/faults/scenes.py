@@ -144,6 +144,18 @@ UNREACHED = replace(
     faults_until_s=90.0,
 )
 """The region in which a job runs does not answer for a minute, and the job may leave it at once."""
+FOLLOWED_UNREACHED = replace(
+    UNREACHED,
+    faults=(
+        Fault(at_s=18.7, kind=FaultKind.CRASH, target=0, lasts_s=200.0),
+        Fault(at_s=30.0, kind=FaultKind.CALLS_LATE, target=0, lasts_s=200.0),
+    ),
+    processes=2,
+    process_rates=(1.0, 1.0),
+    shares_folder=False,
+    faults_until_s=240.0,
+)
+"""A service with a state folder of its own follows, and finds the gang there before its region does not answer."""
 
 _COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the leader, requests
     "a job": (4, 11, 1, 3),

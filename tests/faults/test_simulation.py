@@ -11,12 +11,12 @@ from typer.testing import CliRunner
 from gavel.faults.drawing import draw
 from gavel.faults.program import app
 from gavel.faults.records import as_json, scenario_of
-from gavel.faults.scenario import FaultKind
+from gavel.faults.scenario import FaultKind, Scenario
 from gavel.faults.search import run_seed, run_seeds, silenced
 from gavel.faults.shrinking import least, shrink
 from gavel.faults.world import run
 from tests.faults.planted import PLANTED, SURVIVORS
-from tests.faults.scenes import NOTICED_IN, UNREACHED
+from tests.faults.scenes import FOLLOWED_UNREACHED, NOTICED_IN, UNREACHED
 
 IS_FULL = os.environ.get("GAVEL_TEST_PROFILE") == "full"
 SEEDS = range(0, 1000) if IS_FULL else range(0, 9)
@@ -85,14 +85,15 @@ def test_a_planted_bug_that_seeds_meet_rarely_is_noticed_where_it_matters(name: 
             assert run(replace(scenario, seed=seed)).violation is not None
 
 
-def test_a_job_leaves_a_region_whose_cluster_does_not_answer() -> None:
+@pytest.mark.parametrize("scenario", [UNREACHED, FOLLOWED_UNREACHED], ids=["", "also after a take-over"])
+def test_a_job_leaves_a_region_whose_cluster_does_not_answer(scenario: Scenario) -> None:
     """It starts in the other region once its lease in the first one is over."""
     with silenced():
-        outcome = run(UNREACHED, keeps_lines=True)
+        outcome = run(scenario, keeps_lines=True)
     assert outcome.violation is None
     there = [line.split() for line in outcome.lines if line.endswith("started")]
     assert [(node, generation) for _, node, _, _, generation, _ in there] == [("node-0", "1"), ("node-1", "2")]
-    assert 20.0 < float(there[-1][0]) < 80.0
+    assert 20.0 < float(there[-1][0]) < 100.0
 
 
 @pytest.mark.full

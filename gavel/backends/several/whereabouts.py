@@ -5,18 +5,19 @@ cannot be reached still knows which of its gangs may live there. Ends of leases 
 on the nodes: a wall clock that is set ahead ends no lease.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 
 from gavel.backends import machine
 from gavel.backends.gang import GangKey
 from gavel.ports import LaunchGang
-from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId
+from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId, RoundRecord
 
 CLOCK_MARGIN_S = 1.0  # seconds by which the clock of a node may be late at the end of a lease
-UNTOLD_LEASE_S = 86_400.0  # of a gang that was found without a record: as long as any that is given
+UNTOLD_LEASE_S = 86_400.0  # of a gang without a record that is in no stored round, either: as long as any that is given
 FILE_BYTES = 1 << 30
 
 
@@ -25,6 +26,7 @@ class Whereabout:
     """A gang that was launched in a region. `until_s`: the end of its lease as it was last sent, by the steady clock.
 
     `wall_until_s` is the same by the wall clock then. `seen` is what the region last told of it; None: nothing yet.
+    `is_forgotten`: its end is committed, and the region has not heard of that yet.
     """
 
     job_id: JobId
@@ -35,6 +37,7 @@ class Whereabout:
     until_s: float
     wall_until_s: float
     seen: GangSeen | None = None
+    is_forgotten: bool = False
 
     @property
     def key(self) -> GangKey:
@@ -69,13 +72,21 @@ class Whereabouts:
     """The gangs by job. `grace_s`: from the end of a lease to the kill of what still runs.
 
     `path` is the file that outlives the service; one that is spoilt counts as empty. `now_s` is the time of leases,
-    `steady_s` goes on whatever the wall clock is set to, until the machine starts again.
+    `steady_s` goes on whatever the wall clock is set to, until the machine starts again. `longest_s`: how many seconds
+    at most gangs without a record may run from now on.
     """
 
     def __init__(
-        self, path: Path, grace_s: float, *, now_s: Callable[[], float], steady_s: Callable[[], float]
+        self,
+        path: Path,
+        grace_s: float,
+        *,
+        now_s: Callable[[], float],
+        steady_s: Callable[[], float],
+        longest_s: Mapping[GangKey, float] = MappingProxyType({}),
     ) -> None:
         self._path, self._grace_s, self._now_s, self._steady_s = path, grace_s, now_s, steady_s
+        self._longest_s, self._opened_s = longest_s, steady_s()
         self._of_job: dict[JobId, dict[int, Whereabout]] = {}
         boot_id, stored = _stored(path)
         for each in stored:
@@ -141,15 +152,18 @@ class Whereabouts:
         for key, seen in there.items():
             recorded = self.get(key)
             if recorded is None:
-                self._put(_unrecorded(seen, region, self._steady_s() + UNTOLD_LEASE_S, self._now_s() + UNTOLD_LEASE_S))
+                self._put(self._unrecorded(seen, region))
             else:  # what is stored of it stays the same
                 self._of_job[key[0]][key[1]] = replace(recorded, seen=seen)
 
     def forget(self, key: GangKey) -> None:
-        """Drop a gang whose end is committed; one that may still run stays."""
+        """Drop a gang whose end is committed; one that may still run stays, and one that its region may show again."""
         gang = self.get(key)
         if gang is not None and not self.may_live(gang):
-            self._drop(key)
+            if gang.is_over:
+                self._drop(key)
+            else:
+                self._of_job[key[0]][key[1]] = replace(gang, is_forgotten=True)
 
     def store(self) -> None:
         """Write what has changed, for the next service. Raises OSError."""
@@ -169,6 +183,21 @@ class Whereabouts:
             exit=GangExit(outcome=GangOutcome.LOST, message=message),
         )
 
+    def _unrecorded(self, seen: GangSeen, region: str) -> Whereabout:
+        """Return a gang that a region has and nobody has noted."""
+        longest_s = self._longest_s.get((seen.job_id, seen.generation))
+        until_s = self._steady_s() + UNTOLD_LEASE_S if longest_s is None else self._opened_s + longest_s
+        return Whereabout(
+            job_id=seen.job_id,
+            generation=seen.generation,
+            region=region,
+            accelerator_type=seen.accelerator_type,
+            worker_ids=seen.worker_ids,
+            until_s=until_s,
+            wall_until_s=self._now_s() + until_s - self._steady_s(),
+            seen=seen,
+        )
+
     def _put(self, gang: Whereabout) -> None:
         self._of_job.setdefault(gang.job_id, {})[gang.generation] = gang
         self._is_stored = False
@@ -181,18 +210,17 @@ class Whereabouts:
         self._is_stored = False
 
 
-def _unrecorded(seen: GangSeen, region: str, until_s: float, wall_until_s: float) -> Whereabout:
-    """Return a gang that a region has and nobody has noted."""
-    return Whereabout(
-        job_id=seen.job_id,
-        generation=seen.generation,
-        region=region,
-        accelerator_type=seen.accelerator_type,
-        worker_ids=seen.worker_ids,
-        until_s=until_s,
-        wall_until_s=wall_until_s,
-        seen=seen,
-    )
+def longest_leases(records: Iterable[RoundRecord]) -> dict[GangKey, float]:
+    """Return how many seconds at most the gang of each stored lease may run from now on.
+
+    That is from when its round was planned to the end of the lease: both are by one clock, whoever planned it.
+    """
+    longest_s: dict[GangKey, float] = {}
+    for record in records:
+        for lease in record.plan.leases:
+            key, lasts_s = (lease.job_id, lease.generation), lease.expires_at_s - record.problem.now_s
+            longest_s[key] = max(lasts_s, longest_s.get(key, 0.0))
+    return longest_s
 
 
 def _record(gang: Whereabout) -> list[object]:
