@@ -384,11 +384,11 @@ class _NeedsOf(Sequence[Needs]):
 
 
 def _planned_generations(gap: Gap, job_ids: Collection[JobId]) -> dict[JobId, int]:
-    """Return the highest generation that a plan has written down for each of these jobs, if one has."""
-    plans = (gap.plan, gap.ahead) if gap.ahead else (gap.plan,)
-    leases = [lease for plan in plans for lease in plan.leases if lease.job_id in job_ids]
+    """Return the highest generation that the plan has written down for each of these jobs; the next one has no higher
+    one, as who has a lease there waits for it.
+    """
     highest: dict[JobId, int] = {}
-    for lease in leases:
+    for lease in (each for each in gap.plan.leases if each.job_id in job_ids):
         highest[lease.job_id] = max(lease.generation, highest.get(lease.job_id, 0))
     return highest
 
