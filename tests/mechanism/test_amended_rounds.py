@@ -20,7 +20,8 @@ ONE, TWO = a_cluster(fast=1), a_cluster(fast=2)
 
 def on(cluster: Cluster, leases: Sequence[Lease] = (), **over: Any) -> Gap:
     """A gap of a round [0, 10) at 4 s on this cluster."""
-    return a_gap(list(leases), **{"cluster": cluster, "whole": cluster, "waiting": ()} | over)
+    fields: dict[str, Any] = {"cluster": cluster, "whole": cluster, "waiting": ()}
+    return a_gap(list(leases), **fields | over)
 
 
 def given(job_id: str, generation: int, *workers: str, **over: Any) -> Lease:

@@ -89,7 +89,7 @@ def test_pairs_stay_on_their_workers_and_each_is_charged_to_its_own_jobs() -> No
     selection = a_packed_standing(
         [(0, 1), (2, 3)], [[0.5], [0.25]], np.zeros((4, 1)), [2], kept=np.zeros(4, dtype=np.int64)
     )
-    held = {0: ("n0-1",), 1: ("n0-1",), 2: ("n0-0",), 3: ("n0-0",)}
+    held: dict[int, tuple[str, ...]] = {0: ("n0-1",), 1: ("n0-1",), 2: ("n0-0",), 3: ("n0-0",)}
     assert outcome(selection, a_layout(n0="fast fast"), (), held) == (
         {4: 0, 5: 0},
         [[-0.5], [-0.5], [-0.75], [-0.75]],

@@ -19,7 +19,7 @@ Ledger = dict[tuple[str, str], float]
 
 def a_lease(job_id: str, generation: int, *workers: str, **over: Any) -> Lease:
     """A lease of round 7, [20, 30)."""
-    fields = {"combination": (job_id,), "accelerator_type": workers[0].split("-")[0], "round_index": 7}
+    fields: dict[str, Any] = {"combination": (job_id,), "accelerator_type": workers[0].split("-")[0], "round_index": 7}
     return Lease(
         **fields | {"job_id": job_id, "generation": generation, "worker_ids": workers, "expires_at_s": 30.0} | over
     )

@@ -136,3 +136,17 @@ def estimated(spec: JobSpec, types: Sequence[AcceleratorType]) -> tuple[Throughp
         )
         for name, rate in zip(types, rates, strict=True)
     )
+
+
+def test_a_gang_on_the_second_type_grows_only_where_that_pays_for_a_restart() -> None:
+    """It fits on no worker of the first type; two workers make 1.74 times as many steps as one."""
+    marks = tuple(
+        InfeasibleType(
+            user="ann", kind="mlp", scale_factor=size, accelerator_type="fast", evidence="e", job_id="x", at_s=0.0
+        )
+        for size in (1, 2)
+    )
+    for restart_s, expected in ((400.0, 2), (500.0, 1)):
+        over = {"marks": marks, "held": {"j": ("slow", 1)}, "restart_s": {"": restart_s}}
+        inputs = size_inputs(all_measured, a_cluster(fast=2, slow=2), **over)
+        assert in_their_sizes([elastic("j", sizes=(1, 2))], inputs).jobs[0].spec.scale_factor == expected

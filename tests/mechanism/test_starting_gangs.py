@@ -15,7 +15,12 @@ STARTS_AT_S = 130.0
 
 
 def a_gang(job_id: str = "a", **over: Any) -> GangSeen:
-    fields = {"generation": 1, "state": GangState.RUNNING, "accelerator_type": "fast", "worker_ids": ("fast-0",)}
+    fields: dict[str, Any] = {
+        "generation": 1,
+        "state": GangState.RUNNING,
+        "accelerator_type": "fast",
+        "worker_ids": ("fast-0",),
+    }
     return GangSeen(**{"job_id": job_id, "started_at_s": 100.0} | fields | over)
 
 

@@ -40,7 +40,8 @@ def stays(job_id: str, size: int = 1, *, spec: dict[str, Any] | None = None, **o
 
 
 def leased(job_id: str, size: int = 1, **over: Any) -> Job:
-    return stays(job_id, size, **{"state": JobState.LEASED, "generation": 1} | over)
+    given: dict[str, Any] = {"state": JobState.LEASED, "generation": 1}
+    return stays(job_id, size, **given | over)
 
 
 def reserved(job_id: str, size: int, at_s: float, *, longest_s: float = 100.0, **over: Any) -> Job:
