@@ -67,7 +67,7 @@ def gang_record(record: Mapping[str, Any], directory: Path) -> GangRecord:
 
 def lease_record(record: Mapping[str, Any]) -> tuple[float, bool]:
     """Return what lease.json says: the lease's end in seconds of boottime, and whether the gang is asked to stop."""
-    return _instant_s(record, "expires_boottime_s"), bool(record.get("stop", False))
+    return _instant_s(record, "expires_boottime_s"), bool(record.get("stop"))
 
 
 def exit_record(record: Mapping[str, Any]) -> ExitRecord:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends import machine
+from tests.backends.boottimes import Boottime
 from tests.backends.clusters import LocalHarness
 from tests.backends.sandboxes import reopen
 
@@ -35,3 +37,11 @@ def open_folder() -> Iterator[Path]:
     """A folder that every user may enter, which those of pytest are not."""
     with tempfile.TemporaryDirectory() as name:
         yield Path(name)
+
+
+@pytest.fixture
+def boottime() -> Iterator[Boottime]:
+    """The boottime of this machine: 100 seconds, until the test changes it."""
+    made = Boottime(100.0)
+    with machine.boottime_from(made):
+        yield made

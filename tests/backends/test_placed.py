@@ -140,6 +140,59 @@ def test_a_node_that_is_not_listed_yet_is_waited_for(two: Cluster) -> None:
     assert not two.follow([a_gang(two.folder, "j1", "a-0")], "j1", {"n9": 1})
 
 
+def a_resource(node: str, capacity: int, generation: int = 1) -> EphemeralResource:
+    """That of the gang of job j1."""
+    return EphemeralResource(
+        name="gang-j1-1", node=node, capacity=capacity, owner="gavel", lease_expires_at_s=70.0, generation=generation
+    )
+
+
+@pytest.mark.parametrize(
+    ("to", "after"),
+    [
+        ({"n0": 2, "n2": 1}, [a_resource("n0", 2), a_resource("n2", 1)]),
+        ({"n0": 1, "n1": 2}, [a_resource("n0", 2), a_resource("n1", 2, 2)]),
+        ({"n1": 2, "n2": 1}, [a_resource("n1", 2, 2), a_resource("n2", 1)]),
+    ],
+)
+def test_the_resource_of_a_gang_that_moves_is_there_where_its_ranks_are(
+    tmp_path: Path, to: Mapping[str, int], after: list[EphemeralResource]
+) -> None:
+    """It grows on a node that gets more ranks, ends on one that has none any more, and stays as it is elsewhere."""
+    three = Cluster(tmp_path, {"n0": {"a": 2}, "n1": {"a": 2}, "n2": {"a": 1}})
+    gang, waiting = a_gang(tmp_path, "j1", "a-0", "a-1", "a-2"), a_gang(tmp_path, "j2", "a-3")
+    three.holdings.set_resources([a_resource("n0", 2), a_resource("n1", 1)], NOW_S)
+    assert three.follow([gang, waiting], "j1", to)
+    assert list(three.holdings.table.resources(NOW_S)) == after
+    if "n0" not in to or "n1" not in to:
+        gone = a_resource("n0" if "n0" not in to else "n1", 1)
+        assert not three.holdings.set_resources([gone], NOW_S), "one that has ended is not set again"
+
+
+def test_units_that_a_group_has_in_several_bundles_are_counted_together(two: Cluster) -> None:
+    gang, before = a_gang(two.folder, "j1", "a-0", "a-1"), dict(two.fleet.place_of)
+    bundles = (("n0", "acc:a", 1), ("n0", "acc:a", 1))
+    assert not follow(two.fleet, two.holdings, [gang], {"gavel/j1/1": bundles}, NOW_S)
+    assert two.fleet.place_of == before
+
+
+def test_a_gang_whose_node_has_gone_is_left_where_it_is(two: Cluster) -> None:
+    assert two.follow([a_gang(two.folder, "j1", "a-9")], "j1", {"n1": 1})
+
+
+def test_a_group_that_has_fewer_places_than_its_gang_has_ranks_moves_nobody(two: Cluster) -> None:
+    before = dict(two.fleet.place_of)
+    assert not two.follow([a_gang(two.folder, "j1", "a-0", "a-1")], "j1", {"n1": 1})
+    assert two.fleet.place_of == before
+
+
+def test_a_gang_that_cannot_follow_its_group_keeps_no_other_from_it(two: Cluster) -> None:
+    first, second = a_gang(two.folder, "j1", "a-0"), a_gang(two.folder, "j2", "a-1")
+    where = {"gavel/j1/1": (("n9", "acc:a", 1),), "gavel/j2/1": (("n1", "acc:a", 1),)}
+    assert follow(two.fleet, two.holdings, [first, second], where, NOW_S) == {"gavel/j1/1"}
+    assert (two.nodes_of(first), two.nodes_of(second)) == ({"n0": 1}, {"n1": 1})
+
+
 @given(st.data())
 def test_whatever_the_cluster_chooses_workers_only_change_places(data: st.DataObject) -> None:
     """Gangs are planned and then placed anywhere that has room: each is found there, and every worker is somewhere."""
