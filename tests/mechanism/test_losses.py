@@ -57,3 +57,13 @@ def test_the_rate_is_that_of_all_tiers_together_and_grows_with_the_gang(
 def test_what_was_seen_outweighs_what_was_assumed() -> None:
     seen = [Usage(tier="a", month="11", worker_hours=100_000.0, lost_gangs=1000)]
     assert time_to_loss_s(seen, 1) == pytest.approx(100 * 3600.0, rel=0.02)
+
+
+def test_the_first_losses_change_what_was_assumed_and_a_gang_has_one_worker_at_least() -> None:
+    used = [Usage(tier=tier, month="2026-01", worker_hours=500.0, lost_gangs=1) for tier in ("gold", "free")]
+    assert time_to_loss_s((), 1) == 1000 * 3600.0
+    assert [time_to_loss_s(used, workers) for workers in (0, 1, 4)] == [
+        2000 * 3600.0 / 3,
+        2000 * 3600.0 / 3,
+        2000 * 3600.0 / 12,
+    ]

@@ -161,7 +161,7 @@ class Room:
         for (node, name), ranks in places.items():
             if node < 0 or self.ranks(name, needs)[node] < ranks:
                 return False
-            if not set(self.free[name][node]).issuperset(w for w in workers if self._node_of[w] == node):
+            if not set(self.free[name][node]).issuperset(w for w in workers if self._node_of.get(w) == node):
                 return False
         wanted = set(workers)
         for (node, name), ranks in places.items():
