@@ -209,7 +209,7 @@ class Supervisor:
             self._tasks.append(task)
             self._selector.register(task.output, selectors.EVENT_READ, task)
 
-    def _say_end(self, task: str, exit_code: int, message: str = "") -> None:
+    def _say_end(self, task: str, exit_code: int, message: str) -> None:
         append_json(
             os.path.join(self._directory, "ends.jsonl"), {"task": task, "exit_code": exit_code, "message": message}
         )
