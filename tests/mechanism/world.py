@@ -36,8 +36,10 @@ class WatchedCluster(VirtualCluster):
         super().__init__(cluster, *rest, **parts)
         self.whole, self.seen = cluster, super().observe()
         self.extended: list[ExtendLease] = []
+        self.executed: list[list[Instruction]] = []
 
     def execute(self, instructions: Sequence[Instruction]) -> None:
+        self.executed.append([*instructions])
         self.extended += [each for each in instructions if isinstance(each, ExtendLease)]
         super().execute(instructions)
 

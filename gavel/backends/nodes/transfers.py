@@ -66,7 +66,7 @@ class RemoteCheckpoints:
 
     def delete(self, job_id: JobId, name: str, path: str) -> None:
         """Delete a file of a checkpoint."""
-        self._files.rm_file(f"{self._root}/{job_id}/{name}/{path}")
+        self._files.rm(f"{self._root}/{job_id}/{name}/{path}")
 
     def fetch(self, job_id: JobId, path: Path) -> None:
         """Fetch the checkpoint; the local folder appears only once it is complete, and is that of the job's user.
