@@ -106,26 +106,26 @@ class Copies:
         target = storage_at(self._places[region])
         if target.is_whole(job_id, name):
             return name
-        others, problem = self._others(job_id, region)
-        origin = next((place for place, (_, names) in others.items() if name in names), None)
+        has_it, problem = self._looked_for(wanted)
+        origin = next((place for place, is_there in has_it.items() if is_there), None)
         if origin is not None:
             self._copy(wanted, target, origin)
             return name
         if problem is not None:
             raise problem
-        return _newest_older(job_id, name, [target, *(storage for storage, _ in others.values())])
+        return _newest_older(job_id, name, [target, *map(storage_at, has_it)])
 
-    def _others(self, job_id: JobId, region: str) -> tuple[dict[str, tuple[Storage, list[str]]], Exception | None]:
-        """The other places that can be read, each with the names of the job's checkpoints; and why one cannot be."""
-        others: dict[str, tuple[Storage, list[str]]] = {}
+    def _looked_for(self, wanted: Wanted) -> tuple[dict[str, bool], Exception | None]:
+        """Whether each other place that can be read has the whole checkpoint; and why one cannot be read."""
+        job_id, name, region = wanted
+        has_it: dict[str, bool] = {}
         problem: Exception | None = None
         for place in sorted({*self._places.values()} - {self._places[region]}):
             try:
-                storage = storage_at(place)
-                others[place] = storage, storage.names(job_id)
+                has_it[place] = storage_at(place).is_whole(job_id, name)
             except Exception as error:  # of whichever storage this is
                 problem = error
-        return others, problem
+        return has_it, problem
 
     def _copy(self, wanted: Wanted, target: Storage, origin: str) -> None:
         job_id, name, region = wanted

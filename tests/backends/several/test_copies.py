@@ -72,11 +72,14 @@ def test_a_checkpoint_is_copied_whole(tmp_path: Path, eu_is_url: bool, us_is_url
 
 
 class BrokenOff(FolderStorage):
-    """A storage whose second file cannot be read."""
+    """A storage of which only one file can be read."""
+
+    is_broken = False
 
     def open(self, job_id: str, name: str, path: str) -> BinaryIO:
-        if path != "empty":
+        if self.is_broken:
             raise OSError("the connection was reset")
+        self.is_broken = True
         return super().open(job_id, name, path)
 
 
@@ -103,6 +106,21 @@ def test_a_storage_that_cannot_be_read_holds_up_no_job_of_other_regions(tmp_path
     assert read(us / "j0" / "1-5") == FILES
     held = settled(copies, launch("1-6"), lambda held: held is not None and "failed" in held.why)
     assert held is not None and "gone" in held.why and held.left is None
+
+
+def test_a_part_of_a_copy_is_no_origin(tmp_path: Path) -> None:
+    """Where the whole checkpoint is cannot be read now: the gang waits for that."""
+    eu, us, ap = (tmp_path / name for name in ("eu", "us", "ap"))
+    written(eu, "1-5")
+    at = {**places(ap, us, eu_is_url=True, us_is_url=False), "ap": ap.as_uri(), "eu": str(eu)}
+    with pytest.raises(OSError, match="reset"):
+        storage_at(at["ap"]).put("j0", "1-5", BrokenOff(eu))
+    eu.rename(tmp_path / "away")
+    settled(Copies(at), launch(), lambda held: held is not None and "the last try failed" in held.why)
+    assert not (us / "j0").exists()
+    (tmp_path / "away").rename(eu)
+    settled(Copies(at), launch())
+    assert read(us / "j0" / "1-5") == FILES
 
 
 def test_with_one_storage_for_all_there_is_nothing_to_copy(tmp_path: Path) -> None:
