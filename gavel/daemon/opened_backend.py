@@ -26,7 +26,7 @@ from gavel.backends.several.backend import SeveralBackend
 from gavel.backends.several.homes import orders_folder, region_dir, regions_dir
 from gavel.backends.several.names import inner_nodes, inner_records
 from gavel.backends.several.output_copies import OutputCopies
-from gavel.backends.several.whereabouts import longest_leases
+from gavel.backends.several.whereabouts import may_run_s_of
 from gavel.backends.slurm.backend import SlurmBackend
 from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
@@ -73,7 +73,7 @@ class Opening:
                 {name: outputs_place(own) for name, own in settings.by_region.items()}, settings.output_bytes
             ),
             term=self.term,
-            longest_s=longest_leases(self.store.snapshot().round_records),
+            may_run_s=may_run_s_of(self.store.snapshot().round_records),
         )
 
     def one(self) -> OneBackend:

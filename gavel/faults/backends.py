@@ -35,7 +35,7 @@ class Opening:
     term: Term
     links: Mapping[str, SimulatedLink]
     node_of: Mapping[WorkerId, str]
-    longest_s: Mapping[GangKey, float]
+    may_run_s: Mapping[GangKey, float]
     later: Later
 
 
@@ -78,7 +78,7 @@ class SimulatedRegions(SeveralBackend):
             lease_grace_s=around.settings.lease_grace_s,
             checkpoints={name: str(disk.root) for name, disk in around.disks.items()},
             term=opening.term,
-            longest_s=opening.longest_s,
+            may_run_s=opening.may_run_s,
             answer_limit_s=0.0,
             calls_of=self._calls_of,
             copying=self._copying,

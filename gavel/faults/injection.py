@@ -124,8 +124,8 @@ class Injection:
             FaultKind.PARTITION: self._cut,
             FaultKind.DELAY: lambda fault, until_s: self._weather_of(fault).be_late(until_s, fault.amount),
             FaultKind.DUPLICATE: lambda fault, until_s: self._weather_of(fault).come_twice(until_s, fault.amount),
-            FaultKind.CALLS_LATE: self._hold_up_calls,
-            FaultKind.ANSWERS_LATE: self._hold_up_answers,
+            FaultKind.CALLS_LATE: lambda fault, until_s: self._hold_up(fault, calls_until_s=until_s),
+            FaultKind.ANSWERS_LATE: lambda fault, until_s: self._hold_up(fault, answers_until_s=until_s),
             FaultKind.REBOOT: self._reboot,
             FaultKind.AGENT_CRASH: lambda fault, _: nodes[fault.target].restart_agent(),
             FaultKind.SUPERVISOR_PAUSE: lambda fault, until_s: nodes[fault.target].pause_supervisors(until_s),
@@ -141,13 +141,9 @@ class Injection:
         regions = [*self._networks]
         return regions[int(fault.amount) % len(regions)]
 
-    def _hold_up_calls(self, fault: Fault, until_s: float) -> None:
+    def _hold_up(self, fault: Fault, **until_s: float) -> None:
         region = self._nodes[fault.target].region
-        self._held_up[region] = replace(self._held_up[region], calls_until_s=until_s)
-
-    def _hold_up_answers(self, fault: Fault, until_s: float) -> None:
-        region = self._nodes[fault.target].region
-        self._held_up[region] = replace(self._held_up[region], answers_until_s=until_s)
+        self._held_up[region] = replace(self._held_up[region], **until_s)
 
     def _cut(self, fault: Fault, until_s: float) -> None:
         node = self._nodes[fault.target]

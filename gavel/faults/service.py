@@ -6,7 +6,7 @@ from functools import cache
 from types import MappingProxyType
 
 from gavel.backends.nodes.numbering import node_of_workers
-from gavel.backends.several.whereabouts import longest_leases
+from gavel.backends.several.whereabouts import may_run_s_of
 from gavel.clock import SystemClock
 from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
 from gavel.errors import (
@@ -203,7 +203,7 @@ class ServiceProcess:
             term=term,
             links=links,
             node_of=node_of_workers(around.stores.requests.cluster(), [each.plan for each in records]),
-            longest_s=longest_leases(records),
+            may_run_s=may_run_s_of(records),
             later=self._later,
         )
         self._backend = opened(opening)

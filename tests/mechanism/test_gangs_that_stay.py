@@ -1,17 +1,14 @@
 """Gangs that no plan moves: who stays into a round, on what, and who has its workers again after a drain."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gavel.mechanism.planning.non_preemptible import of_tiers, restored, staying, used_of_kept, without_ended
 from gavel.mechanism.tick import Tick
-from gavel.ports import Snapshot
 from gavel.types import (
     NO_NEEDS,
-    Allocation,
-    AllocationProblem,
     Cluster,
     DiskState,
     Job,
@@ -20,14 +17,13 @@ from gavel.types import (
     Needs,
     NodeState,
     NodeStatus,
-    Observation,
     Reason,
     RoundPlan,
-    RoundRecord,
     Used,
 )
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_backfill import a_lease, a_plan
+from tests.mechanism.ticks import a_record, tick_at
 from tests.mechanism.world import a_cluster_of_nodes
 
 NODES = a_cluster_of_nodes(n0="fast fast", n1="fast fast")
@@ -53,27 +49,16 @@ def draining(name: str, by_s: float) -> NodeStatus:
     return NodeStatus(name=name, state=NodeState.DRAINING, is_cordoned=True, drain_by_s=by_s)
 
 
-def a_record(plan: RoundPlan) -> RoundRecord:
-    return RoundRecord(plan=plan, problem=cast(AllocationProblem, None), allocation=cast(Allocation, None))
-
-
 def a_tick(
     *jobs: Job,
     plans: tuple[RoundPlan, ...] = (),
     nodes: tuple[NodeStatus, ...] = (),
     cluster: Cluster = NODES,
+    now_s: float = 8.0,
     **over: Any,
 ) -> Tick:
-    tick = Tick(
-        now_s=8.0,
-        seen=Observation(observed_at_s=8.0, cluster=cluster),
-        snapshot=Snapshot(version=0, jobs={}, tiers={}, round_records=tuple(a_record(plan) for plan in plans)),
-        jobs={job.id: job for job in jobs},
-        nodes={node.name: node for node in nodes},
-    )
-    for name, value in over.items():
-        setattr(tick, name, value)
-    return tick
+    by_name = {node.name: node for node in nodes}
+    return tick_at(now_s, cluster, jobs, records=map(a_record, plans), tiers=(), nodes=by_name, **over)
 
 
 def stay(tick: Tick, *leases: Lease) -> list[Lease]:

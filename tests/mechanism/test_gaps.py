@@ -7,24 +7,20 @@ import pytest
 
 from gavel.mechanism.planning.backfill import Gap, gap_of
 from gavel.mechanism.tick import Tick
-from gavel.ports import Snapshot
 from gavel.simulator.oracle import OracleThroughputs
 from gavel.types import (
-    Allocation,
-    AllocationProblem,
     GangState,
     Job,
     JobState,
     Lease,
     NodeState,
     NodeStatus,
-    Observation,
     RoundPlan,
-    RoundRecord,
     Tier,
 )
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_backfill import a_gang, a_lease, a_plan
+from tests.mechanism.ticks import GOLD, a_record, tick_at
 from tests.mechanism.world import RATES
 
 CLUSTER = a_cluster(fast=2)
@@ -44,13 +40,6 @@ class OfOwnKinds(OracleThroughputs):
 ESTIMATOR = OfOwnKinds(RATES)
 
 
-def a_record(plan: RoundPlan) -> RoundRecord:
-    """The problem and the allocation of a round that was stored are not read."""
-    return RoundRecord(
-        plan=plan, problem=cast(AllocationProblem, None), allocation=cast(Allocation, None), lag_rounds=LAG
-    )
-
-
 NOW = a_plan([HELD])
 NEXT = a_plan([a_lease("s", 1, "fast-1", expires_at_s=20.0)], starts_at_s=10.0, index=4)
 
@@ -62,21 +51,10 @@ def no_targets(jobs: Any, layout: Any) -> dict[tuple[str, str], float]:
 def a_tick(
     *waiting: Job, plans: tuple[RoundPlan, ...] = (NOW,), now_s: float = 4.0, gangs: Any = (), **over: Any
 ) -> Tick:
-    tick = Tick(
-        now_s=now_s,
-        seen=Observation(observed_at_s=now_s, cluster=CLUSTER, gangs=gangs),
-        snapshot=Snapshot(
-            version=0,
-            jobs={},
-            tiers={"gold": Tier(name="gold"), "capped": Tier(name="capped", cap=0.5)},
-            round_records=tuple(a_record(plan) for plan in plans),
-        ),
-        jobs={job.id: job for job in (*waiting, RUNNING)},
-        wanting=list(waiting),
-    )
-    for name, value in over.items():
-        setattr(tick, name, value)
-    return tick
+    records = [a_record(plan, lag_rounds=LAG) for plan in plans]
+    tiers, jobs = (GOLD, Tier(name="capped", cap=0.5)), (*waiting, RUNNING)
+    given: dict[str, Any] = {"wanting": list(waiting)} | over
+    return tick_at(now_s, CLUSTER, jobs, records=records, tiers=tiers, gangs=gangs, **given)
 
 
 def gap(tick: Tick, **over: Any) -> Gap | None:
@@ -179,7 +157,7 @@ def test_of_two_rounds_that_have_begun_the_newest_is_filled() -> None:
 def test_a_round_that_was_decided_in_this_tick_and_begins_now_has_its_leases_already(
     starts_at_s: float, expected: list[str]
 ) -> None:
-    record = a_record(a_plan([], starts_at_s=starts_at_s, index=4))
+    record = a_record(a_plan([], starts_at_s=starts_at_s, index=4), lag_rounds=LAG)
     assert who(a_tick(WAITS, record=record)) == expected
 
 

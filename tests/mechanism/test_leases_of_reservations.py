@@ -1,7 +1,7 @@
 """Rounds that end when a reservation begins, and the leases of the sessions that start with one."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -12,10 +12,7 @@ from gavel.mechanism.planning.reserved_leases import (
     with_reserved_leases,
 )
 from gavel.mechanism.tick import Tick
-from gavel.ports import Snapshot
 from gavel.types import (
-    Allocation,
-    AllocationProblem,
     Cluster,
     Job,
     JobState,
@@ -23,15 +20,12 @@ from gavel.types import (
     Node,
     NodeState,
     NodeStatus,
-    Observation,
     Reason,
-    RoundPlan,
-    RoundRecord,
-    Tier,
     Worker,
 )
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_backfill import a_lease, a_plan
+from tests.mechanism.ticks import a_record, tick_at
 from tests.mechanism.world import a_cluster_of_nodes
 
 CLUSTER = a_cluster(fast=4, slow=2)
@@ -57,28 +51,12 @@ def given(job_id: str, *workers: str, generation: int = 1, **over: Any) -> Lease
     return on(job_id, *workers, generation=generation, **{"round_index": 4, "expires_at_s": 20.0} | over)
 
 
-def a_record(plan: RoundPlan) -> RoundRecord:
-    return RoundRecord(plan=plan, problem=cast(AllocationProblem, None), allocation=cast(Allocation, None))
-
-
 def a_tick(
     *jobs: Job, leases: tuple[Lease, ...] = (), cluster: Cluster = CLUSTER, now_s: float = 8.0, **over: Any
 ) -> Tick:
     """In the round [0, 10)."""
-    tick = Tick(
-        now_s=now_s,
-        seen=Observation(observed_at_s=now_s, cluster=cluster),
-        snapshot=Snapshot(
-            version=0,
-            jobs={},
-            tiers={"gold": Tier(name="gold")},
-            round_records=(a_record(a_plan(leases)),) if leases else (),
-        ),
-        jobs={job.id: job for job in jobs},
-    )
-    for name, value in over.items():
-        setattr(tick, name, value)
-    return tick
+    records = [a_record(a_plan(leases))] if leases else []
+    return tick_at(now_s, cluster, jobs, records=records, **over)
 
 
 def leases_of(tick: Tick, *kept: Lease) -> list[Lease]:

@@ -8,7 +8,6 @@ import pytest
 
 from gavel.mechanism.planning.shared_sessions import generation_beside, nodes_have_room, shares, with_sessions_that_join
 from gavel.mechanism.tick import Tick
-from gavel.ports import Snapshot
 from gavel.types import (
     Cluster,
     Job,
@@ -18,7 +17,6 @@ from gavel.types import (
     Node,
     NodeState,
     NodeStatus,
-    Observation,
     Reason,
     RoundPlan,
     Tier,
@@ -26,6 +24,7 @@ from gavel.types import (
 )
 from tests.builders import a_job
 from tests.mechanism.test_backfill import a_lease, a_plan
+from tests.mechanism.ticks import GOLD, tick_at
 
 MEMORY = 16
 
@@ -59,15 +58,7 @@ def on(job_id: str, *workers: str, generation: int = 1, **over: Any) -> Lease:
 def a_tick(
     *jobs: Job, cluster: Cluster | None = None, tiers: Sequence[Tier] = (), now_s: float = 8.0, **over: Any
 ) -> Tick:
-    tick = Tick(
-        now_s=now_s,
-        seen=Observation(observed_at_s=now_s, cluster=cluster or a_machine(2)),
-        snapshot=Snapshot(version=0, jobs={}, tiers={each.name: each for each in (Tier(name="gold"), *tiers)}),
-        jobs={job.id: job for job in jobs},
-    )
-    for name, value in over.items():
-        setattr(tick, name, value)
-    return tick
+    return tick_at(now_s, cluster or a_machine(2), jobs, tiers=(GOLD, *tiers), **over)
 
 
 def joined(tick: Tick, *kept: Lease, parent: RoundPlan | None = None) -> list[Lease]:

@@ -1,31 +1,26 @@
 """Which waiting jobs that may not be preempted are held since there is no room for them, and what others may have."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from gavel.mechanism.cluster.placement import Layout
 from gavel.mechanism.planning.non_preemptible import limit
 from gavel.mechanism.tick import Tick
-from gavel.ports import Snapshot
 from gavel.types import (
-    Allocation,
-    AllocationProblem,
     Cluster,
     GangSeen,
     GangState,
     Job,
     JobState,
     Lease,
-    Observation,
     Reason,
-    RoundPlan,
-    RoundRecord,
     Tier,
 )
 from tests.builders import a_cluster, a_job
 from tests.mechanism.test_backfill import a_gang, a_lease, a_plan
+from tests.mechanism.ticks import GOLD, a_record, tick_at
 
 CLUSTER = a_cluster(fast=4, slow=2)
 LIMITED = Tier(name="gold", non_preemptible_workers=3)
@@ -49,10 +44,6 @@ def reserved(job_id: str, size: int, at_s: float, *, longest_s: float = 100.0, *
     return stays(job_id, size, spec=spec | over.pop("spec", {}), **over)
 
 
-def a_record(plan: RoundPlan) -> RoundRecord:
-    return RoundRecord(plan=plan, problem=cast(AllocationProblem, None), allocation=cast(Allocation, None))
-
-
 def a_tick(
     jobs: list[Job],
     *tiers: Tier,
@@ -62,16 +53,9 @@ def a_tick(
     held: dict[str, tuple[Reason, str]] | None = None,
 ) -> Tick:
     """At 4 s of the round [0, 10)."""
-    by_name = {"gold": Tier(name="gold")} | {tier.name: tier for tier in tiers}
-    tick = Tick(
-        now_s=4.0,
-        seen=Observation(observed_at_s=4.0, cluster=cluster, gangs=gangs),
-        snapshot=Snapshot(version=0, jobs={}, tiers=by_name, round_records=(a_record(a_plan(leases)),)),
-        jobs={job.id: job for job in jobs},
-        held=held or {},
-    )
-    tick.wanting = [job for job in jobs if job.id not in tick.held]
-    return tick
+    given: dict[str, Any] = {"held": held or {}, "wanting": [job for job in jobs if job.id not in (held or {})]}
+    records = [a_record(a_plan(leases))]
+    return tick_at(4.0, cluster, jobs, records=records, tiers=(GOLD, *tiers), gangs=gangs, **given)
 
 
 def limited(tick: Tick) -> Outcome:

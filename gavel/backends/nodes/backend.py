@@ -126,7 +126,7 @@ class NodesBackend(FolderBackend):
         """
         with answering("observe"):
             self._exchange(self._fleet.due(self._busy_nodes()), limit_s=ANSWER_LIMIT_S)
-            why = self._refused or self._fleet.unheard(self._last, self._gangs.values())
+            why = self._refused or self._fleet.why_unreached(self._last, self._gangs.values())
             if why or not self._fleet.is_met:
                 raise BackendUnavailable(why or next(iter(self._notes), f"waiting for {self._name}'s nodes to answer"))
             now_s = self._clock.now_s()

@@ -107,7 +107,7 @@ class Fleet:
             self._has_met = all_heard or machine.boottime_s() - self._met_boottime_s > MEET_LIMIT_S
         return self._has_met
 
-    def unheard(self, seen: Seen, gangs: Iterable[NodesGang]) -> str:
+    def why_unreached(self, seen: Seen, gangs: Iterable[NodesGang]) -> str:
         """Return why one of several clusters cannot be reached; "" if it can, or a node of these gangs.
 
         Agents whose orders travel through files or connections of their own answer while the cluster itself does not.

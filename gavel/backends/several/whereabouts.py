@@ -72,7 +72,7 @@ class Whereabouts:
     """The gangs by job. `grace_s`: from the end of a lease to the kill of what still runs.
 
     `path` is the file that outlives the service; one that is spoilt counts as empty. `now_s` is the time of leases,
-    `steady_s` goes on whatever the wall clock is set to, until the machine starts again. `longest_s`: how many seconds
+    `steady_s` goes on whatever the wall clock is set to, until the machine starts again. `may_run_s`: how many seconds
     at most gangs without a record may run from now on.
     """
 
@@ -83,10 +83,10 @@ class Whereabouts:
         *,
         now_s: Callable[[], float],
         steady_s: Callable[[], float],
-        longest_s: Mapping[GangKey, float] = MappingProxyType({}),
+        may_run_s: Mapping[GangKey, float] = MappingProxyType({}),
     ) -> None:
         self._path, self._grace_s, self._now_s, self._steady_s = path, grace_s, now_s, steady_s
-        self._longest_s, self._opened_s = longest_s, steady_s()
+        self._may_run_s, self._opened_s = may_run_s, steady_s()
         self._of_job: dict[JobId, dict[int, Whereabout]] = {}
         boot_id, stored = _stored(path)
         for each in stored:
@@ -185,8 +185,8 @@ class Whereabouts:
 
     def _unrecorded(self, seen: GangSeen, region: str) -> Whereabout:
         """Return a gang that a region has and nobody has noted."""
-        longest_s = self._longest_s.get((seen.job_id, seen.generation))
-        until_s = self._steady_s() + UNTOLD_LEASE_S if longest_s is None else self._opened_s + longest_s
+        may_run_s = self._may_run_s.get((seen.job_id, seen.generation))
+        until_s = self._steady_s() + UNTOLD_LEASE_S if may_run_s is None else self._opened_s + may_run_s
         return Whereabout(
             job_id=seen.job_id,
             generation=seen.generation,
@@ -210,17 +210,17 @@ class Whereabouts:
         self._is_stored = False
 
 
-def longest_leases(records: Iterable[RoundRecord]) -> dict[GangKey, float]:
+def may_run_s_of(records: Iterable[RoundRecord]) -> dict[GangKey, float]:
     """Return how many seconds at most the gang of each stored lease may run from now on.
 
     That is from when its round was planned to the end of the lease: both are by one clock, whoever planned it.
     """
-    longest_s: dict[GangKey, float] = {}
+    may_run_s: dict[GangKey, float] = {}
     for record in records:
         for lease in record.plan.leases:
             key, lasts_s = (lease.job_id, lease.generation), lease.expires_at_s - record.problem.now_s
-            longest_s[key] = max(lasts_s, longest_s.get(key, 0.0))
-    return longest_s
+            may_run_s[key] = max(lasts_s, may_run_s.get(key, 0.0))
+    return may_run_s
 
 
 def _record(gang: Whereabout) -> list[object]:
