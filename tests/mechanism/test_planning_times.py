@@ -161,9 +161,20 @@ def test_while_a_round_is_planned_ahead_none_is_due() -> None:
         (replace(J0, retry_at_s=NOW_S + 1.0), {}, NOW_S),
         (replace(J0, pause_requested=True), {}, NOW_S),
         (J0, {"j0": (Reason.QUOTA_EXCEEDED, "")}, NOW_S),
+        (replace(J0, state=JobState.LEASED), {"j0": (Reason.QUOTA_EXCEEDED, "")}, None),
+        (replace(J0, state=JobState.LEASED), {"j0": (Reason.MOVING, "")}, None),
         (J1, {}, NOW_S),
     ],
-    ids=["it is served", "it may start again", "it was lost", "it is paused", "its tier is out", "it has ended"],
+    ids=[
+        "it is served",
+        "it may start again",
+        "it was lost",
+        "it is paused",
+        "its tier is out",
+        "its tier is out, its gang runs on",
+        "it moves once its lease is over",
+        "it has ended",
+    ],
 )
 def test_a_round_that_serves_none_of_its_jobs_any_more_gives_way_now(
     job: Job, held: dict[str, tuple[Reason, str]], expected: float | None

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from gavel.config import Settings
 from gavel.mechanism.jobs.index import is_schedulable
 from gavel.mechanism.tick import Tick
-from gavel.types import Job, JobId, RoundPlan, RoundRecord
+from gavel.types import Job, JobId, JobState, RoundPlan, RoundRecord
 
 NEVER_S = float("inf")
 DECISIONS_KEPT = 100
@@ -52,8 +52,7 @@ def next_start_s(tick: Tick, jobs: Sequence[Job], settings: Settings, slowest_s:
     if record is None or record.plan.ends_at_s <= tick.now_s:
         return tick.now_s
     plan = record.plan
-    is_served = any(_may_serve(tick, lease.job_id) for lease in plan.leases)
-    if not is_served and not _fits_nowhere(tick, record, {job.id for job in jobs}):
+    if not any(_serves(tick, lease.job_id) for lease in plan.leases) and not _fits_nowhere(tick, record, {job.id for job in jobs}):
         return tick.now_s
     return plan.ends_at_s if tick.now_s >= planning_instant_s(plan, settings, slowest_s) else None
 
@@ -65,10 +64,15 @@ def can_lease(tick: Tick) -> bool:
     return any(not job.spec.preemptible for job in tick.index.leased.values())
 
 
-def _may_serve(tick: Tick, job_id: JobId) -> bool:
-    """Return whether the job is one of those that a round may serve now."""
+def _serves(tick: Tick, job_id: JobId) -> bool:
+    """Return whether a round may serve the job, or its gang has the workers to the end of its lease all the same.
+
+    So it is with a job that moves to another region, and with one whose tier has used up its month.
+    """
     job = tick.jobs.get(job_id)
-    return job is not None and job_id not in tick.held and is_schedulable(job, tick.now_s)
+    if job is None or not is_schedulable(job, tick.now_s):
+        return False
+    return job_id not in tick.held or job.state is JobState.LEASED
 
 
 def _fits_nowhere(tick: Tick, record: RoundRecord, job_ids: set[JobId]) -> bool:
