@@ -240,11 +240,12 @@ class World:
     def _bound_s(self) -> float:
         """Return three times what the jobs would take one after the other, and what the service needs around it.
 
-        A session ends by the clock of its service, so it lasts longer by as much as that was set back.
+        A reservation ends by the clock of its service, so it lasts longer by as much as that is behind the one that
+        it was made by.
         """
         programs, faults = self.scenario.programs, self.scenario.faults
         steps_s = [fault.amount for fault in faults if fault.kind is FaultKind.CLOCK_STEP]
-        set_back_s = -sum(min(0.0, step_s) for step_s in steps_s) if any(each.longest_s for each in programs) else 0.0
+        set_back_s = sum(map(abs, steps_s)) if any(each.reserved_after_s for each in programs) else 0.0
         slowest_s = sum(program.slowest_s + (program.reserved_after_s or 0.0) for program in programs)
         return 300.0 + set_back_s + 3.0 * (slowest_s + ROUND_S * len(programs))
 

@@ -137,6 +137,48 @@ def test_a_job_that_comes_after_a_step_starts_in_the_round_in_force() -> None:
     assert (world.job(late).state, world.job(job).state) == (JobState.COMPLETED, JobState.LEASED)
 
 
+@pytest.mark.parametrize("step_s", [-3600.0, 3600.0, -1e8, -70.0, 70.0])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_session_has_what_it_was_granted_whatever_the_clock_does(step_s: float, is_restarted: bool) -> None:
+    """By the clock of the cluster it starts at 0 and ends at 35, though an hour is missing or is there twice."""
+    world = SteppedWorld(round_duration_s=ROUND_S)
+    session = world.submit(10**9, preemptible=False, longest_s=35.0)
+    world.run_for_s(12.0)
+    world.wall.ahead_s += step_s
+    if is_restarted:
+        world.driver = world.new_driver()
+    world.run_for_s(22.0)
+    assert world.job(session).state is JobState.LEASED
+    world.run_for_s(4.0)
+    assert world.job(session).state is JobState.COMPLETED
+
+
+@pytest.mark.parametrize("is_paused", [True, False])
+def test_a_session_that_had_another_gang_is_granted_no_hour_more(is_paused: bool) -> None:
+    """When its first gang started nobody can measure any more: it has its time at most once more from now on."""
+    world = SteppedWorld(round_duration_s=ROUND_S)
+    session = world.submit(10**9, preemptible=False, longest_s=35.0)
+    world.run_for_s(5.0)
+    world.store.request_pause(session, is_paused=True, now_s=world.wall.now_s())
+    world.run_for_s(2.0)
+    world.wall.ahead_s -= 3600.0
+    world.store.request_pause(session, is_paused=is_paused, now_s=world.wall.now_s())
+    world.run_for_s(32.0)
+    assert not world.job(session).state.is_terminal
+    world.run_for_s(5.0)
+    assert world.job(session).state is JobState.COMPLETED
+
+
+def test_the_time_after_a_step_back_is_accounted_for() -> None:
+    """It was not for as long as the clock was behind: a gang that stays had held its workers for nothing."""
+    world = SteppedWorld(round_duration_s=ROUND_S)
+    job = world.submit(1000)
+    world.run_for_s(12.0)
+    world.wall.ahead_s -= 3600.0
+    world.run_for_s(20.0)
+    assert sum(world.job(job).received_s.values()) == pytest.approx(32.0, abs=6.0)
+
+
 def a_round(round_index: int, starts_at_s: float) -> RoundRecord:
     record = round_record(round_index, parent=round_index - 1)
     return replace(record, plan=replace(record.plan, starts_at_s=starts_at_s, duration_s=ROUND_S, leases=()))

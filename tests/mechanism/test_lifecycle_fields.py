@@ -6,7 +6,7 @@ import pytest
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Launched, Reported
-from gavel.mechanism.jobs.lifecycle import account_time, shortened_pause, step, take_reports, weighed
+from gavel.mechanism.jobs.lifecycle import account_time, accounted_by, shortened_pause, step, take_reports, weighed
 from gavel.types import (
     GangExit,
     GangOutcome,
@@ -301,6 +301,12 @@ def test_time_with_a_partner_is_a_part_of_the_time() -> None:
     again = account_time(replace(job, started_at_s=3.0), a_gang(until_s=22.0), 30.0)
     assert (again.received_s["fast"], again.accounted_until_s, again.started_at_s) == (13.0, 22.0, 3.0)
     assert again.shared_s == {"fast": 5.5}
+
+
+def test_no_time_after_now_is_accounted_for() -> None:
+    job = replace(LEASED, accounted_until_s=10.0)
+    assert accounted_by(job, 9.0) == replace(job, accounted_until_s=9.0)
+    assert accounted_by(job, 10.0) is job
 
 
 def test_time_without_a_partner_is_shared_with_nobody() -> None:

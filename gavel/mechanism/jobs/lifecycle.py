@@ -239,6 +239,11 @@ def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[Ga
     return changed(job, received_s=received, shared_s=shared, accounted_until_s=end, started_at_s=started)
 
 
+def accounted_by(job: Job, now_s: float) -> Job:
+    """Return the job, of which no time after now is accounted for: the clock may have been set back."""
+    return changed(job, accounted_until_s=now_s) if job.accounted_until_s > now_s else job
+
+
 def _both_s(partner: GangSeen, since: float, end: float) -> float:
     """Seconds of [since, end) in which the partner held its workers."""
     if partner.started_at_s is None:

@@ -193,7 +193,7 @@ class _JobUpdates:
         end = self._weighed_here(after, gang, lifecycle.ended(after, gang, tick.now_s))
         if end is not None or after is not job:
             partners = self.colocated.get((gang.job_id, gang.generation), ())
-            after = lifecycle.account_time(after, gang, tick.now_s, partners)
+            after = lifecycle.account_time(lifecycle.accounted_by(after, tick.now_s), gang, tick.now_s, partners)
         if end is not None:
             cost_s = switch_costs.measured_s(after, gang)
             if cost_s is not None:

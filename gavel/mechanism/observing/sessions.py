@@ -10,6 +10,8 @@ from gavel.mechanism.tick import Tick
 from gavel.types import Job, JobId, JobState, Reason
 from gavel.types.copying import changed
 
+CLOCK_SET_S = 60.0  # by how much the start of a gang changes at least if the clock was set
+
 LastUse = Callable[[JobId, int], float | None]
 """Returns when a gang of a job was last used, Unix time; None if that is not known here."""
 
@@ -28,7 +30,7 @@ def look_at_sessions(tick: Tick, last_use: LastUse) -> float:
 
 
 def _look_at(tick: Tick, job: Job, started_at_s: float | None, last_use: LastUse) -> float:
-    session = _started(job, started_at_s)
+    session = _started(job, started_at_s, tick.now_s)
     has_gang = job.state is JobState.LEASED
     used_s = last_use(job.id, job.generation) if has_gang and job.spec.idle_s is not None else None
     why = job.over or why_over(session, used_s, tick.now_s)
@@ -45,7 +47,13 @@ def _dismissed(session: Job, why: str, at_s: float) -> Dismissed:
     return Dismissed(at_s=at_s, kind=EventKind.FINISHED, reason=Reason.COMPLETED, message=why)
 
 
-def _started(job: Job, started_at_s: float | None) -> Job:
-    """The job with the instant at which its first gang started: a session need not report, so nothing else sets it."""
-    is_new = job.started_at_s is None and started_at_s is not None
-    return changed(job, started_at_s=started_at_s) if is_new else job
+def _started(job: Job, gang_s: float | None, now_s: float) -> Job:
+    """The job with the instant at which its first gang started: a session need not report, so nothing else sets it.
+
+    `gang_s`: when its gang started by the clock of now, which may have been set since, or be that of another host. A
+    session has what it was granted all the same, neither an hour more nor an hour less.
+    """
+    if job.started_at_s is None:
+        return job if gang_s is None else changed(job, started_at_s=gang_s)
+    anew_s = gang_s if gang_s is not None and job.generation == 1 else min(job.started_at_s, now_s)
+    return changed(job, started_at_s=anew_s) if abs(anew_s - job.started_at_s) > CLOCK_SET_S else job
