@@ -25,6 +25,7 @@ from gavel.faults.clocks import MachineClock
 from gavel.faults.crash_points import ActKind
 from gavel.faults.invariants.violation import Violation
 from gavel.faults.link import SimulatedLink
+from gavel.faults.regions import LOOK_AGAIN_S
 from gavel.faults.scenario import FaultKind
 from gavel.faults.solver import SimulatedRunner
 from gavel.faults.stores import ProcessStore, StrikingElection
@@ -158,7 +159,8 @@ class ServiceProcess:
             return
         now_s = self._around.schedule.now_s
         if now_s < self._suspended_until_s or self._is_inside:
-            self._later(max(self._suspended_until_s, now_s + AGAIN_S), act)
+            # A suspension may end earlier than it was to, with all other faults.
+            self._later(min(max(self._suspended_until_s, now_s + AGAIN_S), now_s + LOOK_AGAIN_S), act)
             return
         self._is_inside = True
         try:
