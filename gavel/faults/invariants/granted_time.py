@@ -33,7 +33,8 @@ class GrantedTime(Invariant):
 
     def _check(self, evidence: Evidence, shard: SimulatedShard) -> None:
         by = shard.exit.ended_by if shard.exit else ""
-        is_by_the_service = by == STOP or (by and not evidence.scenario.faults)  # a lease may end with its leader
+        may_die = bool(evidence.scenario.faults) or evidence.crashes.struck > 0  # and a lease may end with its leader
+        is_by_the_service = by == STOP or (by and not may_die)
         job = evidence.jobs.get(shard.launch.key[0])
         if not is_by_the_service or job is None or job.spec.preemptible:
             return
