@@ -32,13 +32,15 @@ from benchmarks.table import Row, run
 from benchmarks.timing import warm_cpu_s
 from gavel.elastic.decision import choose
 from gavel.elastic.late import Behind, behind, with_late_first
-from gavel.elastic.problem import SizeChoice, SizeProblem
-from gavel.elastic.utility import ElasticJobs, utility
+from gavel.elastic.problem import SizeProblem
+from gavel.elastic.screening import SizeQuestion, choose_among
+from gavel.elastic.utility import ElasticJobs
 from gavel.finish_time import isolated_rate
 from gavel.types import Configurations, FloatArray, IntArray
 
 ROUND_S = 60.0
 UNFAIR = 1.05
+STAGES = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,15 @@ def by_rank(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> Decided:
     """Return what the service decides where all jobs are elastic: jobs that are behind count more, and go first."""
     asked = _asked(jobs, speed)
     late = _behind(jobs, asked, now_s)
-    problem = _question(utility(replace(asked, weight=late.urgency)))
-    choice = choose(problem)
-    return Decided(with_late_first(problem, choice, asked, speed, late), choice.gap)
+    question = _question(replace(asked, weight=late.urgency))
+    choice = choose_among(question)
+    return Decided(with_late_first(question, choice, speed, late), choice.gap)
 
 
 def by_rank_alone(jobs: Sequence[Active], speed: FloatArray, now_s: float) -> Decided:
     """Return what the service decides of rigid jobs, among which nobody goes first."""
-    return _best(utility(_asked(jobs, speed)))
+    choice = choose_among(_question(_asked(jobs, speed)))
+    return Decided(choice.configuration, choice.gap)
 
 
 def _asked(jobs: Sequence[Active], speed: FloatArray) -> ElasticJobs:
@@ -85,12 +88,14 @@ def _behind(jobs: Sequence[Active], asked: ElasticJobs, now_s: float) -> Behind:
     return behind(age_s - done_s, done_s + asked.steps_left / least, asked.restart_s + ROUND_S, least)
 
 
-def _question(worth: FloatArray) -> SizeProblem:
-    return SizeProblem(utility=worth, sizes=SIZES, capacity_workers=WORKERS)
+def _question(asked: ElasticJobs, times: int = 1) -> SizeQuestion:
+    """What is asked where each job can have each configuration, on `times` the cluster."""
+    anywhere = np.broadcast_to(np.True_, asked.speed.shape)
+    return SizeQuestion(jobs=asked, possible=anywhere, sizes=SIZES, capacity_workers=WORKERS * times)
 
 
 def _best(worth: FloatArray) -> Decided:
-    choice = choose(_question(worth))
+    choice = choose(SizeProblem(utility=worth, sizes=SIZES, capacity_workers=WORKERS))
     return Decided(choice.configuration, choice.gap)
 
 
@@ -282,6 +287,8 @@ def rows(quick: bool) -> Iterator[Row]:
     """Yield the figures; the quick form takes the first sixth of each workload, which has no published figures."""
     yield from at_scale(1000, 32, 20, 3 if quick else 9)
     yield from at_scale(16_384, 256, 100, 3 if quick else 9)
+    if not quick:
+        yield from at_scale(1_000_000, 256, 500, 3)
     for name, published_h in PUBLISHED_H.items():
         jobs = workload(name)
         jobs = jobs[: len(jobs) // 6] if quick else jobs
@@ -301,19 +308,31 @@ def rows(quick: bool) -> Iterator[Row]:
 
 def at_scale(jobs: int, times: int, most_ms: float, repetitions: int) -> Iterator[Row]:
     """Yield the CPU time of one decision over jobs of these families, on `times` the cluster, and its gap."""
-    rng, kinds = np.random.default_rng(0), workload("philly-1")
-    active = [Active(kinds[index % len(kinds)], restart_s=0.0) for index in range(jobs)]
-    for each in active:
-        each.done = float(rng.uniform(0, 0.95)) * each.job.family.work
-    speed = np.array([any_size(each.job, each.done) for each in active])
-
-    def decided() -> SizeChoice:
-        worth = utility(_asked(active, speed))
-        return choose(SizeProblem(utility=worth, sizes=SIZES, capacity_workers=WORKERS * times))
-
+    question = _question(_under_way(jobs), times)
     name = f"decision, {jobs:,} elastic jobs, {int(WORKERS.sum()) * times:,} workers"
-    yield Row(name, 1e3 * warm_cpu_s(decided, repetitions), "ms", most_ms)
-    yield Row(f"{name}: worth at most below the best", 100 * decided().gap, "%", 0.5)
+    yield Row(name, 1e3 * warm_cpu_s(lambda: choose_among(question), repetitions), "ms", most_ms)
+    yield Row(f"{name}: worth at most below the best", 100 * choose_among(question).gap, "%", 0.5)
+
+
+def _under_way(count: int) -> ElasticJobs:
+    """Jobs of the families of a workload, each at one of STAGES stages of its work, of lengths that differ by 2."""
+    rng, kinds = np.random.default_rng(0), workload("philly-1")
+    of_kind = np.arange(count) % len(kinds)
+    stage, length = rng.integers(STAGES, size=count), rng.uniform(0.5, 2.0, count)
+    done = np.linspace(0.0, 0.95, STAGES)
+    families = {kind.family.name: kind for kind in kinds}
+    table = np.array([[any_size(kind, part * kind.family.work) for part in done] for kind in families.values()])
+    place = {name: index for index, name in enumerate(families)}
+    family = np.array([place[kind.family.name] for kind in kinds])[of_kind]
+    work = np.array([kind.family.work for kind in kinds])[of_kind]
+    return ElasticJobs(
+        speed=table[family, stage],
+        steps_left=length * work * (1 - done[stage]),
+        configuration=np.full(count, -1),
+        restart_s=np.array([RESTARTS[kind.family.name] for kind in kinds])[of_kind],
+        weight=np.ones(count),
+        is_fixed=np.zeros(count, dtype=np.bool_),
+    )
 
 
 def _shown(name: str, result: Result, mean_h: float) -> Iterator[Row]:

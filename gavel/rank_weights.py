@@ -18,10 +18,14 @@ def rank_weight(length: FloatArray, even: float) -> FloatArray:
     count = len(length)
     if not count:
         return np.ones(0)
-    _, group, sizes = np.unique(-length, return_inverse=True, return_counts=True)
+    order = np.argsort(-length)
+    ordered = length[order]
+    is_shorter = np.concatenate([[True], ordered[1:] != ordered[:-1], [True]])
+    sizes = np.diff(np.flatnonzero(is_shorter))  # of the groups of equal lengths
     until = np.cumsum(sizes) / count
     exponent = 1 / (1 - CONCAVITY)
     theta = np.diff(until**exponent, prepend=0.0) / sizes
-    weight = theta[group] ** (1 - CONCAVITY)
+    weight = np.empty(count)
+    weight[order] = np.repeat(theta ** (1 - CONCAVITY), sizes)
     mixed: FloatArray = (1 - even) * weight / weight.mean() + even
     return mixed

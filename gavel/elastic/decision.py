@@ -20,7 +20,7 @@ def choose(problem: SizeProblem) -> SizeChoice:
     """
     if not problem.flat.size:
         return SizeChoice(configuration=np.full(len(problem.flat), NOTHING), value=0.0, bound=0.0)
-    best = _by_prices(problem, balanced(problem))
+    best = by_prices(problem, balanced(problem))
     exact = best_whole(problem) if best.gap > GOOD_GAP else None
     if exact is None:
         return best
@@ -28,7 +28,8 @@ def choose(problem: SizeProblem) -> SizeChoice:
     return replace(better, bound=max(better.value, min(best.bound, exact.bound)))
 
 
-def _by_prices(problem: SizeProblem, demands: list[Demand]) -> SizeChoice:
+def by_prices(problem: SizeProblem, demands: list[Demand]) -> SizeChoice:
+    """Return the best of the demands (`prices.balanced`) that are made whole; the bound is that of the first one."""
     choices: list[SizeChoice] = []
     for each in demands[:REPAIRED]:
         whole = repaired(problem, each)

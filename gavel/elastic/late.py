@@ -12,6 +12,7 @@ import numpy as np
 from gavel import finish_time
 from gavel.elastic.decision import choose
 from gavel.elastic.problem import NOTHING, SizeChoice, SizeProblem
+from gavel.elastic.screening import SizeQuestion
 from gavel.elastic.utility import ElasticJobs
 from gavel.types import BoolArray, FloatArray, IntArray
 
@@ -46,19 +47,19 @@ def behind(deficit_s: FloatArray, isolated_s: FloatArray, start_s: FloatArray, l
     )
 
 
-def with_late_first(
-    problem: SizeProblem, choice: SizeChoice, asked: ElasticJobs, speed: FloatArray, late: Behind
-) -> IntArray:
+def with_late_first(question: SizeQuestion, choice: SizeChoice, speed: FloatArray, late: Behind) -> IntArray:
     """Return the configuration of each job, (n,): those of the best `choice`, where jobs far behind are served first.
 
     If all of these are as fast as their isolated share in the best choice, that is taken. Else each of them has a
     configuration in which it is, as far as there is room, and the others share what is left. `speed` (n, m, k): 0 where
     a job cannot have the configuration.
     """
+    asked = question.jobs
     free_choice = np.where(asked.is_fixed, asked.configuration, choice.configuration)
     order = late.order[~asked.is_fixed[late.order]]
     if not (_speed_in(speed, free_choice)[order] < late.least[order] * (1 - SLACK)).any():
         return free_choice
+    problem = question.problem()
     fixed = np.where(asked.is_fixed, asked.configuration, NOTHING)
     free = np.maximum(0, problem.capacity_workers - problem.held(fixed))
     pays = np.where(_pays(speed, asked), speed, 0.0)

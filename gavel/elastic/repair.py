@@ -20,7 +20,7 @@ def repaired(problem: SizeProblem, wanted: Demand) -> IntArray:
     if problem.value(configuration) >= wanted.bound * GOOD_ENOUGH:
         return configuration
     for _ in range(PASSES_MAX):
-        if not _upgrade(problem, configuration, free, cost):
+        if not any(free) or not _upgrade(problem, configuration, free, cost):
             break
     return configuration
 
@@ -41,21 +41,28 @@ def _placed(problem: SizeProblem, wanted: IntArray, cost: FloatArray) -> tuple[I
 
 
 def _upgrade(problem: SizeProblem, configuration: IntArray, free: list[int], cost: FloatArray) -> bool:
-    """Change jobs to what gains most for the price of the workers that it takes more, each once; False if none."""
-    flat, columns = problem.flat, np.arange(problem.flat.shape[1])
+    """Change jobs to what gains most for the price of the workers that it takes more, each once; False if none.
+
+    Only configurations of types with workers that are left: on others nothing gains, or a job would have it already.
+    """
+    left, open_types = np.array(free), [kind for kind, workers in enumerate(free) if workers > 0]
+    columns = np.flatnonzero(left[problem.type_of] > 0)
     has = configuration >= 0
     held = np.where(has, configuration, 0)
     own_workers, own_type = np.where(has, problem.workers[held], 0), problem.type_of[held]
-    own_value = np.where(has, flat[np.arange(len(held)), held], 0.0)
-    room = np.array(free)[problem.type_of] + np.where(problem.type_of == own_type[:, None], own_workers[:, None], 0)
-    gain = np.where(problem.workers <= room, flat - own_value[:, None], 0.0)
-    dearer = np.maximum(cost - np.where(has, cost[held], 0.0)[:, None], TINY)
+    own_value = np.where(has, problem.flat[np.arange(len(held)), held], 0.0)
+    types, workers = problem.type_of[columns], problem.workers[columns]
+    room = left[types] + np.where(types == own_type[:, None], own_workers[:, None], 0)
+    gain = np.where(workers <= room, problem.flat[:, columns] - own_value[:, None], 0.0)
+    dearer = np.maximum(cost[columns] - np.where(has, cost[held], 0.0)[:, None], TINY)
     score = np.where(gain > TINY, gain / dearer, 0.0)
-    best = score.argmax(axis=1) if len(columns) else np.zeros(len(held), dtype=np.int64)
-    worth = score[np.arange(len(held)), best] if len(columns) else np.zeros(len(held))
+    best = score.argmax(axis=1)
+    worth = score[np.arange(len(held)), best]
     changed = False
     for row in np.argsort(-worth, kind="stable")[: int((worth > 0).sum())].tolist():
-        changed = _take(problem, configuration, free, row, int(best[row])) or changed
+        if not any(free[kind] for kind in open_types):
+            break
+        changed = _take(problem, configuration, free, row, int(columns[best[row]])) or changed
     return changed
 
 

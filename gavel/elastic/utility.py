@@ -3,7 +3,7 @@
 n jobs, m types, k sizes; `speed` (n, m, k) is in steps per second, 0 where a job cannot have the configuration.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -35,19 +35,28 @@ class ElasticJobs:
         slowest = np.where(self.flat > 0, self.flat, np.inf).min(axis=1, initial=np.inf)
         return np.where(np.isfinite(slowest), slowest, 1.0)
 
+    def at(self, rows: IntArray) -> "ElasticJobs":
+        """Return some of the jobs."""
+        return ElasticJobs(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
-def utility(jobs: ElasticJobs) -> FloatArray:
+
+def counts(jobs: ElasticJobs, slowest: FloatArray) -> FloatArray:
+    """Return w of all jobs that there are, (n,): by user and priority, and by the rank of what is left."""
+    return jobs.weight * rank_weight(jobs.steps_left / slowest, EVEN_PART)
+
+
+def utility(jobs: ElasticJobs, count: FloatArray | None = None) -> FloatArray:
     """Return U, (n, m, k): w_j (s_jc f_jc / s_j,slowest)^q, w by the rank of what is left at the slowest speed.
 
     f is H / (H + restart) where a configuration is not the job's own, H = min(HORIZON_S, time left there): what it
-    gains must pay for the restart within H. A job that is fixed has its own configuration or nothing.
+    gains must pay for the restart within H. A job that is fixed has its own configuration or nothing. `count`: w of
+    these jobs, as of `counts`, if they are not all that there are.
     """
     flat, slowest = jobs.flat, jobs.slowest
-    length_s = jobs.steps_left / slowest
     kept = _own(jobs)
     part = np.where(kept, 1.0, after_restart(flat, jobs.steps_left[:, None], jobs.restart_s[:, None]))
     relative = flat * part / slowest[:, None]
-    worth = (jobs.weight * rank_weight(length_s, EVEN_PART))[:, None] * relative**CONCAVITY
+    worth = (counts(jobs, slowest) if count is None else count)[:, None] * relative**CONCAVITY
     worth = np.where(jobs.is_fixed[:, None] & ~kept, 0.0, worth)
     return worth.reshape(jobs.speed.shape)
 

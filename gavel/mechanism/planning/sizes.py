@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gavel.elastic.decision import choose
 from gavel.elastic.late import with_late_first
-from gavel.elastic.problem import NOTHING, SizeProblem
-from gavel.elastic.utility import ElasticJobs, utility
+from gavel.elastic.problem import NOTHING
+from gavel.elastic.screening import SizeQuestion, choose_among
+from gavel.elastic.utility import ElasticJobs
 from gavel.mechanism.jobs.sizes import resized
 from gavel.mechanism.planning.behind import jobs_behind
 from gavel.mechanism.planning.configurations import (
@@ -127,11 +127,15 @@ def in_their_sizes(jobs: Sequence[Job], inputs: SizeInputs) -> ConfiguredJobs:
     possible = (candidates.sizes <= _capacity(inputs)[:, None]) & _within_growth(candidates, held)
     own = _configurations(jobs, candidates, possible)
     behind = jobs_behind(jobs, candidates.expected * possible, own, asked, inputs)
-    worth = utility(replace(asked, weight=asked.weight * behind.urgency)) * possible
-    problem = SizeProblem(utility=worth, sizes=candidates.sizes, capacity_workers=_capacity(inputs))
-    chosen = with_late_first(problem, choose(problem), asked, candidates.speed * possible, behind)
+    question = SizeQuestion(
+        jobs=replace(asked, weight=asked.weight * behind.urgency),
+        possible=possible,
+        sizes=candidates.sizes,
+        capacity_workers=_capacity(inputs),
+    )
+    chosen = with_late_first(question, choose_among(question), candidates.speed * possible, behind)
     types = inputs.feasibility.types
-    late = ((row, int(problem.type_of[chosen[row]])) for row in behind.order.tolist() if chosen[row] != NOTHING)
+    late = ((row, int(chosen[row]) // len(candidates.sizes)) for row in behind.order.tolist() if chosen[row] != NOTHING)
     places = np.where(chosen == NOTHING, held, chosen)
     made = [_made(job, row, places[row], candidates, inputs) for row, job in enumerate(jobs)]
     return ConfiguredJobs(
