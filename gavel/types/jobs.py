@@ -240,7 +240,8 @@ class Job:
     `isolated_time_s` what the reported steps would have taken on a 1/n share of the cluster (Themis' finish-time
     fairness); `isolated_steps` is the same in steps of an unclipped equal share, so that a better throughput estimate
     corrects it. `received_s` is accounted up to `accounted_until_s`; of it `shared_s` is the time in which another job
-    was on the same workers.
+    was on the same workers. `gang_started_at_s` is when the newest gang started by the clock that was looked at last:
+    if it started at another instant by the clock of now, that was set, or is another host's.
     `waits_for` holds those of `spec.after` that have not completed; `failures` counts programs started again,
     `losses` gangs lost since the last durable step; the next is not started before `retry_at_s`.
     `trained_s` and `trained_steps` are what the newest gang has reported as training; `training_since_s` is the instant
@@ -314,6 +315,7 @@ class Job:
     isolated_steps: float = 0.0
     isolated_time_s: float = 0.0
     accounted_until_s: float = 0.0
+    gang_started_at_s: float | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     started_at_s: float | None = None
     finished_at_s: float | None = None

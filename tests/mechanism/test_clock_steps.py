@@ -169,14 +169,18 @@ def test_a_session_that_had_another_gang_is_granted_no_hour_more(is_paused: bool
     assert world.job(session).state is JobState.COMPLETED
 
 
-def test_the_time_after_a_step_back_is_accounted_for() -> None:
-    """It was not for as long as the clock was behind: a gang that stays had held its workers for nothing."""
+@pytest.mark.parametrize("step_s", [-3600.0, 15.0, 3600.0, -1e8])
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_the_time_that_a_gang_holds_its_workers_is_accounted_for_once(step_s: float, is_restarted: bool) -> None:
+    """After a step back it was not, for as long as the clock was behind; after one ahead some of it was a second time."""
     world = SteppedWorld(round_duration_s=ROUND_S)
     job = world.submit(1000)
-    world.run_for_s(12.0)
-    world.wall.ahead_s -= 3600.0
+    world.run_for_s(42.0)
+    world.wall.ahead_s += step_s
+    if is_restarted:
+        world.driver = world.new_driver()
     world.run_for_s(20.0)
-    assert sum(world.job(job).received_s.values()) == pytest.approx(32.0, abs=6.0)
+    assert sum(world.job(job).received_s.values()) == pytest.approx(62.0, abs=6.0)
 
 
 def a_round(round_index: int, starts_at_s: float) -> RoundRecord:

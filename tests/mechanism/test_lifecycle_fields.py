@@ -6,7 +6,15 @@ import pytest
 
 from gavel.errors import InvalidTransition
 from gavel.mechanism.jobs.events import Dismissed, Ended, EventKind, Launched, Reported
-from gavel.mechanism.jobs.lifecycle import account_time, accounted_by, shortened_pause, step, take_reports, weighed
+from gavel.mechanism.jobs.lifecycle import (
+    account_time,
+    accounted_by,
+    by_clock_of,
+    shortened_pause,
+    step,
+    take_reports,
+    weighed,
+)
 from gavel.types import (
     GangExit,
     GangOutcome,
@@ -297,10 +305,28 @@ def test_time_with_a_partner_is_a_part_of_the_time() -> None:
         shared_s={"fast": 5.5},
         accounted_until_s=20.0,
         started_at_s=10.0,
+        gang_started_at_s=10.0,
     )
     again = account_time(replace(job, started_at_s=3.0), a_gang(until_s=22.0), 30.0)
     assert (again.received_s["fast"], again.accounted_until_s, again.started_at_s) == (13.0, 22.0, 3.0)
     assert again.shared_s == {"fast": 5.5}
+
+
+@pytest.mark.parametrize("by_s", [-3600.0, -5.0, 5.0, 90.0])
+def test_instants_follow_a_clock_that_was_set(by_s: float) -> None:
+    fields = {"accounted_until_s": 15.0, "started_at_s": 2.0, "training_since_s": 12.0, "gang_started_at_s": 10.0}
+    job, gang = replace(LEASED, **fields), a_gang(since_s=10.0 + by_s)
+    assert by_clock_of(gang, job) == replace(job, **{name: at_s + by_s for name, at_s in fields.items()})
+    waits = replace(job, started_at_s=None, training_since_s=None)
+    assert (by_clock_of(gang, waits).started_at_s, by_clock_of(gang, waits).training_since_s) == (None, None)
+
+
+def test_instants_stay_where_no_clock_was_set() -> None:
+    job = replace(LEASED, gang_started_at_s=10.0)
+    for gang in (a_gang(since_s=10.0), a_gang(since_s=14.9), a_gang(since_s=5.1), a_gang(since_s=None)):
+        assert by_clock_of(gang, job) is job
+    assert by_clock_of(a_gang(since_s=90.0), LEASED) is LEASED
+    assert by_clock_of(a_gang(since_s=90.0, generation=2), job) is job
 
 
 def test_no_time_after_now_is_accounted_for() -> None:

@@ -28,6 +28,7 @@ from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
 MEASURED = ("startup_s", "restore_s", "checkpoint_s", "checkpoint_bytes", "checkpoint_every_s")  # once in a while
+CLOCK_SET_S = 5.0  # by how much the start of a gang changes at least if the clock was set
 METRIC_NAMES_MAX = 64  # that a job shows; a report has at most 16
 
 TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
@@ -70,6 +71,7 @@ def _after(job: Job, event: Event) -> Job:
                 outside_s=0.0,
                 steps_reported=job.steps_done,
                 accounted_until_s=event.at_s,
+                gang_started_at_s=None,
                 reason=Reason.LAUNCHED,
                 message=launch_message(event.worker_ids, event.generation, job.steps_done, event.plan),
             )
@@ -235,8 +237,32 @@ def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[Ga
     received = {**job.received_s, name: job.received_s.get(name, 0.0) + end - since}
     if (both_s := sum(_both_s(each, since, end) for each in partners)) > 0:
         shared = {**shared, name: shared.get(name, 0.0) + both_s}
-    started = job.started_at_s if job.started_at_s is not None else gang.started_at_s
-    return changed(job, received_s=received, shared_s=shared, accounted_until_s=end, started_at_s=started)
+    return changed(
+        job,
+        received_s=received,
+        shared_s=shared,
+        accounted_until_s=end,
+        started_at_s=gang.started_at_s if job.started_at_s is None else job.started_at_s,
+        gang_started_at_s=gang.started_at_s,
+    )
+
+
+def by_clock_of(gang: GangSeen, job: Job) -> Job:
+    """Return the job with its instants by the clock of now, which may have been set, or be that of another host.
+
+    The age of a gang is measured by a clock that nobody sets: so far as its start differs, the clock was set.
+    """
+    before_s, now_s = job.gang_started_at_s, gang.started_at_s
+    if gang.generation != job.generation or before_s is None or now_s is None or abs(now_s - before_s) < CLOCK_SET_S:
+        return job
+    by_s = now_s - before_s
+    return changed(
+        job,
+        gang_started_at_s=now_s,
+        accounted_until_s=job.accounted_until_s + by_s,
+        started_at_s=None if job.started_at_s is None else job.started_at_s + by_s,
+        training_since_s=None if job.training_since_s is None else job.training_since_s + by_s,
+    )
 
 
 def accounted_by(job: Job, now_s: float) -> Job:

@@ -186,7 +186,8 @@ class _JobUpdates:
         tick, reports = self.tick, startup_times.checked_reports(gang, self.tick.now_s)
         self._times.add(job, gang, reports)
         after = lifecycle.take_reports(
-            job, Reported(at_s=tick.now_s, generation=gang.generation, reports=reports, started_at_s=gang.started_at_s)
+            lifecycle.by_clock_of(gang, job),
+            Reported(at_s=tick.now_s, generation=gang.generation, reports=reports, started_at_s=gang.started_at_s),
         )
         tick.events.extend(notes_of(job, gang, tick.now_s))
         after = self._isolated(after, after.steps_reported - job.steps_reported)

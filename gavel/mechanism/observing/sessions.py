@@ -10,8 +10,6 @@ from gavel.mechanism.tick import Tick
 from gavel.types import Job, JobId, JobState, Reason
 from gavel.types.copying import changed
 
-CLOCK_SET_S = 60.0  # by how much the start of a gang changes at least if the clock was set
-
 LastUse = Callable[[JobId, int], float | None]
 """Returns when a gang of a job was last used, Unix time; None if that is not known here."""
 
@@ -48,12 +46,15 @@ def _dismissed(session: Job, why: str, at_s: float) -> Dismissed:
 
 
 def _started(job: Job, gang_s: float | None, now_s: float) -> Job:
-    """The job with the instant at which its first gang started: a session need not report, so nothing else sets it.
+    """The job with the instants at which its first gang and its newest one, at `gang_s`, started.
 
-    `gang_s`: when its gang started by the clock of now, which may have been set since, or be that of another host. A
-    session has what it was granted all the same, neither an hour more nor an hour less.
+    A session need not report, so nothing else sets them. A first start that has yet to come was one by a clock that has
+    been set back while no gang was there: the session has its time from now on.
     """
-    if job.started_at_s is None:
-        return job if gang_s is None else changed(job, started_at_s=gang_s)
-    anew_s = gang_s if gang_s is not None and job.generation == 1 else min(job.started_at_s, now_s)
-    return changed(job, started_at_s=anew_s) if abs(anew_s - job.started_at_s) > CLOCK_SET_S else job
+    is_new = gang_s is not None and job.gang_started_at_s is None
+    started_s = gang_s if job.started_at_s is None else job.started_at_s
+    if started_s is not None and started_s > now_s + lifecycle.CLOCK_SET_S:
+        started_s = now_s
+    if not is_new and started_s == job.started_at_s:
+        return job
+    return changed(job, started_at_s=started_s, gang_started_at_s=gang_s if is_new else job.gang_started_at_s)
