@@ -157,13 +157,13 @@ class Whereabouts:
                 self._of_job[key[0]][key[1]] = replace(recorded, seen=seen)
 
     def forget(self, key: GangKey) -> None:
-        """Drop a gang whose end is committed; one that may still run stays, and one that its region may show again."""
+        """Show a gang whose end is committed no longer, unless it may still run.
+
+        Its record goes once its region does not show it: a region that has not heard of this may do so again.
+        """
         gang = self.get(key)
         if gang is not None and not self.may_live(gang):
-            if gang.is_over:
-                self._drop(key)
-            else:
-                self._of_job[key[0]][key[1]] = replace(gang, is_forgotten=True)
+            self._of_job[key[0]][key[1]] = replace(gang, is_forgotten=True)
 
     def store(self) -> None:
         """Write what has changed, for the next service. Raises OSError."""
