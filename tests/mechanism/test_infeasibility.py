@@ -187,3 +187,20 @@ def test_any_other_failure_marks_nothing() -> None:
     job_id = world.submit(2_000, **STATED)
     fail_on(world, job_id, "ValueError: bad shape")
     assert world.job(job_id).state is JobState.FAILED and world.store.snapshot().infeasible == ()
+
+
+def test_a_job_waits_for_nodes_that_are_away_where_it_may_fit() -> None:
+    """The only node of the other type is gone at that moment: that is no reason to give the job up."""
+    world = World(cluster=a_cluster_of_nodes(n0="fast", n1="slow"))
+    job_id = world.submit(2_000, **STATED)
+    world.run(
+        lambda: any(gang.job_id == job_id and gang.state is GangState.RUNNING for gang in world.backend.seen.gangs)
+    )
+    (gang,) = world.backend.seen.gangs
+    world.backend.lose_node("n1" if gang.accelerator_type == "fast" else "n0")
+    assert fail_on(world, job_id) == gang.accelerator_type
+    job = world.job(job_id)
+    assert not job.state.is_terminal and "once other nodes are there" in job.message
+    world.backend.return_node("n1" if gang.accelerator_type == "fast" else "n0")
+    world.run(lambda: world.job(job_id).state is JobState.LEASED)
+    assert world.leases_of(job_id)[-1].accelerator_type != gang.accelerator_type

@@ -40,6 +40,7 @@ from gavel.types import (
     JobState,
     Reason,
     WorkerId,
+    in_region,
     plain_type,
 )
 from gavel.types.copying import changed
@@ -231,14 +232,30 @@ class _JobUpdates:
                 at_s=end.at_s,
             )
             self.tick.infeasible = infeasibility.marked(self.tick.infeasible, mark)
-        others = infeasibility.ruled_out(variants_of(job), self.tick.infeasible)
-        possible = {name for other in others for name in self.layout.feasibility.types_of(other.spec)}
-        left = [name for name in self.layout.feasibility.types if name in possible]
-        kind = EventKind.INFEASIBLE if left else EventKind.BROKE
-        goes_on = f"It goes on with {', '.join(left)}." if left else "No accelerator type is left."
+        left, is_refuted = self._left(job)
+        kind = EventKind.BROKE if is_refuted else EventKind.INFEASIBLE
+        goes_on = f"It goes on with {', '.join(left)}." if left else "It goes on once other nodes are there."
+        goes_on = "No accelerator type is left." if is_refuted else goes_on
         under = f" under plan {job.spec.plan}" if job.spec.plan else ""
         message = f"The job does not fit {gang.accelerator_type}{under}: {evidence} {goes_on}"
         return replace(end, kind=kind, reason=Reason.DOES_NOT_FIT, message=message)
+
+    def _left(self, job: Job) -> tuple[list[AcceleratorType], bool]:
+        """The types on which the job can run now, and whether the marks alone leave it none.
+
+        Nodes that are away, or its home, say nothing: it can run there later, or elsewhere.
+        """
+        free = changed(job, spec=in_region(job.spec, ""))
+        left, unmarked = (self._types_of(free, marks) for marks in (self.tick.infeasible, ()))
+        rounds, there = self.tick.snapshot.round_records, set(self.layout.feasibility.types)
+        is_whole = there.issuperset(rounds[-1].problem.accelerator_types if rounds else ())
+        return left, is_whole and bool(unmarked) and not left
+
+    def _types_of(self, job: Job, marks: Sequence[InfeasibleType]) -> list[AcceleratorType]:
+        """The types on which the job can run in any of its sizes and plans."""
+        others = infeasibility.ruled_out(variants_of(job), marks)
+        possible = {name for other in others for name in self.layout.feasibility.types_of(other.spec)}
+        return [name for name in self.layout.feasibility.types if name in possible]
 
     def _is_to_blame(self, job: Job, gang: GangSeen, evidence: str) -> bool:
         """Return whether no other job may have used up the memory, on its accelerators or, for the kernel, nodes."""
