@@ -172,7 +172,7 @@ def test_a_session_that_had_another_gang_is_granted_no_hour_more(is_paused: bool
 @pytest.mark.parametrize("step_s", [-3600.0, 15.0, 3600.0, -1e8])
 @pytest.mark.parametrize("is_restarted", [False, True])
 def test_the_time_that_a_gang_holds_its_workers_is_accounted_for_once(step_s: float, is_restarted: bool) -> None:
-    """After a step back it was not, for as long as the clock was behind; after one ahead some of it was a second time."""
+    """After a step back it was not, while the clock was behind; after one ahead some of it was a second time."""
     world = SteppedWorld(round_duration_s=ROUND_S)
     job = world.submit(1000)
     world.run_for_s(42.0)

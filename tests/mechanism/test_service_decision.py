@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -144,3 +145,15 @@ def test_a_version_is_given_up_after_failures_or_when_it_is_late_and_only_with_o
     assert status.refused == 2
     assert status.retry_at_s > 1.0
     assert after(replace(rolling, stable=0), FAILURES_MAX, 1.0).refused == 0
+
+
+@pytest.mark.parametrize("failures", [0, 1, 5])
+def test_a_clock_that_was_set_back_holds_no_service_up(failures: int) -> None:
+    """The version came, and replicas failed, by a clock an hour ahead: new ones wait no longer than for a failure."""
+    wanted = Wanted(replicas=2, min_available=0, surge=1, version=2, drain_s=DRAIN_S)
+    ahead = ServiceStatus(wanted=2, stable=1, progress_at_s=3600.0, failures=failures, retry_at_s=3616.0)
+    status = advanced(ahead, wanted, (), failed=0, now_s=10.0, rollout_s=600.0)
+    assert status.progress_at_s == 10.0
+    assert status.retry_at_s == 10.0 + (2.0 ** (failures - 1) if failures else 0.0)
+    in_order = ServiceStatus(wanted=2, stable=1, progress_at_s=5.0, failures=1, retry_at_s=10.5)
+    assert advanced(in_order, wanted, (), failed=0, now_s=10.0, rollout_s=600.0) is in_order

@@ -144,13 +144,29 @@ def advanced(
         status = replace(status, progress_at_s=now_s, failures=0, retry_at_s=0.0)
     if failed:
         failures = status.failures + failed
-        status = replace(status, failures=failures, retry_at_s=now_s + min(PAUSE_MAX_S, 2.0 ** min(failures - 1, 20)))
+        status = replace(status, failures=failures, retry_at_s=now_s + _pause_s(failures))
+    status = _by_now(status, now_s)
     if _is_whole(wanted, replicas):
         return replace(status, stable=wanted.version)
     is_late = status.failures >= FAILURES_MAX or now_s - status.progress_at_s >= rollout_s
     if is_late and 0 < status.stable != wanted.version and wanted.replicas:
         return replace(status, refused=wanted.version)
     return status
+
+
+def _pause_s(failures: int) -> float:
+    return min(PAUSE_MAX_S, 2.0 ** min(failures - 1, 20)) if failures else 0.0
+
+
+def _by_now(status: ServiceStatus, now_s: float) -> ServiceStatus:
+    """The status without instants that a clock which has been set back since made too late."""
+    progress_at_s, retry_at_s = (
+        min(status.progress_at_s, now_s),
+        min(status.retry_at_s, now_s + _pause_s(status.failures)),
+    )
+    if (progress_at_s, retry_at_s) == (status.progress_at_s, status.retry_at_s):
+        return status
+    return replace(status, progress_at_s=progress_at_s, retry_at_s=retry_at_s)
 
 
 def _is_whole(wanted: Wanted, replicas: Sequence[Replica]) -> bool:

@@ -94,14 +94,16 @@ def _replicas(tick: Tick) -> list[Replica]:
             continue
         is_running = job.state is JobState.LEASED
         endpoint = endpoints.get((job.id, job.generation), "") if is_running else ""
-        replicas.append(_replica(job, endpoint, must_go=bool(closing & nodes.get(job.id, set()))))
-        was_ready = job.was_ready or bool(endpoint)
-        if (endpoint, was_ready) != (job.endpoint, job.was_ready):
-            tick.put(changed(job, endpoint=endpoint, was_ready=was_ready))
+        was_ready, leaving_at_s = job.was_ready or bool(endpoint), job.leaving_at_s
+        if leaving_at_s is not None and leaving_at_s > tick.now_s:  # the clock has been set back since
+            leaving_at_s = tick.now_s
+        replicas.append(_replica(job, endpoint, leaving_at_s, must_go=bool(closing & nodes.get(job.id, set()))))
+        if (endpoint, was_ready, leaving_at_s) != (job.endpoint, job.was_ready, job.leaving_at_s):
+            tick.put(changed(job, endpoint=endpoint, was_ready=was_ready, leaving_at_s=leaving_at_s))
     return replicas
 
 
-def _replica(job: Job, endpoint: str, *, must_go: bool) -> Replica:
+def _replica(job: Job, endpoint: str, leaving_at_s: float | None, *, must_go: bool) -> Replica:
     assert job.spec.replica is not None
     return Replica(
         id=job.id,
@@ -110,7 +112,7 @@ def _replica(job: Job, endpoint: str, *, must_go: bool) -> Replica:
         is_ready=bool(endpoint),
         was_ready=job.was_ready,
         must_go=must_go or job.pause_requested,
-        leaving_at_s=job.leaving_at_s,
+        leaving_at_s=leaving_at_s,
         made_at_s=job.submitted_at_s,
         accelerator_type=job.spec.replica.accelerator_type,
     )
