@@ -184,8 +184,12 @@ class Whereabouts:
         )
 
     def _unrecorded(self, seen: GangSeen, region: str) -> Whereabout:
-        """Return a gang that a region has and nobody has noted."""
-        may_run_s = self._may_run_s.get((seen.job_id, seen.generation))
+        """Return a gang that a region has and nobody has noted.
+
+        The lease of a lost one that is in no stored round was over before the oldest of these began.
+        """
+        is_lost = seen.state is GangState.ENDED
+        may_run_s = self._may_run_s.get((seen.job_id, seen.generation), 0.0 if is_lost else None)
         until_s = self._steady_s() + UNTOLD_LEASE_S if may_run_s is None else self._opened_s + may_run_s
         return Whereabout(
             job_id=seen.job_id,
