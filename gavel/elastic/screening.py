@@ -17,7 +17,7 @@ import numpy as np
 from gavel.elastic.decision import by_prices, choose
 from gavel.elastic.prices import balanced
 from gavel.elastic.problem import NOTHING, SizeChoice, SizeProblem
-from gavel.elastic.utility import ElasticJobs, after_restart, counts, utility
+from gavel.elastic.utility import ElasticJobs, after_restart, slowest_speed, utility, weights_of
 from gavel.rank_weights import CONCAVITY
 from gavel.types import BoolArray, FloatArray, IntArray
 
@@ -40,9 +40,9 @@ class SizeQuestion:
         """Return the problem of all jobs, each looked at closely."""
         return self._stated(utility(self.jobs) * self.possible)
 
-    def problem_of(self, rows: IntArray, count: FloatArray) -> SizeProblem:
-        """Return the problem of some jobs; `count` (n,): w of all jobs."""
-        return self._stated(utility(self.jobs.at(rows), count[rows]) * self.possible[rows])
+    def problem_of(self, rows: IntArray, weights: FloatArray) -> SizeProblem:
+        """Return the problem of some jobs; `weights` (n,): w of all jobs."""
+        return self._stated(utility(self.jobs.at(rows), weights[rows]) * self.possible[rows])
 
     def _stated(self, worth: FloatArray) -> SizeProblem:
         return SizeProblem(utility=worth, sizes=self.sizes, capacity_workers=self.capacity_workers)
@@ -54,12 +54,12 @@ def choose_among(question: SizeQuestion) -> SizeChoice:
     few = max(MANY * int(question.capacity_workers.sum()), FEW // max(1, types * sizes))
     if jobs <= few:
         return choose(question.problem())
-    count, most = _most_worth(question)
-    wins = (most > _sampled(question, count, most, few)[:, None]).any(axis=0)
+    weights, most = _most_worth(question)
+    wins = (most > _sampled(question, weights, most, few)[:, None]).any(axis=0)
     asked = np.zeros(jobs, dtype=np.bool_)
     while True:
         asked |= wins
-        problem = question.problem_of(np.flatnonzero(asked), count)
+        problem = question.problem_of(np.flatnonzero(asked), weights)
         demands = balanced(problem)
         wins = (most > demands[0].prices[:, None]).any(axis=0) & ~asked
         if not wins.any():
@@ -72,12 +72,12 @@ def _of_all(choice: SizeChoice, asked: BoolArray) -> SizeChoice:
     return SizeChoice(configuration=configuration, value=choice.value, bound=choice.bound)
 
 
-def _sampled(question: SizeQuestion, count: FloatArray, most: FloatArray, few: int) -> FloatArray:
+def _sampled(question: SizeQuestion, weights: FloatArray, most: FloatArray, few: int) -> FloatArray:
     """Prices (m,) near the best: of a part of the workers, for as small a part of the jobs with the largest bounds."""
     largest = most.max(axis=0)
     top = np.argpartition(-largest, few)[:few]
     part = top[np.argsort(-largest[top])][SAMPLED // 2 :: SAMPLED]
-    problem = question.problem_of(part, count)
+    problem = question.problem_of(part, weights)
     capacity = np.maximum(1, question.capacity_workers // SAMPLED)
     return NEARLY * balanced(replace(problem, capacity_workers=capacity))[0].prices
 
@@ -90,26 +90,17 @@ def _most_worth(question: SizeQuestion) -> tuple[FloatArray, FloatArray]:
     for begin in range(0, count, CHUNK):
         rows = slice(begin, begin + CHUNK)
         speed, possible = _by_column(jobs.speed[rows]), question.possible[rows]
-        slowest[rows] = _slowest(speed)
+        slowest[rows] = slowest_speed(speed, axis=0)
         able = speed if possible.all() else speed * _by_column(possible)
         fastest[:, rows] = _fastest(able.reshape(types, sizes, -1), a_worker, slowest[rows], jobs, rows)
     _keep_own(fastest, jobs, a_worker[:, 0])
-    w = counts(jobs, slowest)
-    return w, w * (fastest / slowest) ** CONCAVITY
+    weights = weights_of(jobs, slowest)
+    return weights, weights * (fastest / slowest) ** CONCAVITY
 
 
 def _by_column(values: FloatArray | BoolArray) -> FloatArray:
     """Some rows, each configuration in one row of memory, (m k, rows)."""
     return np.ascontiguousarray(values.reshape(len(values), -1).T)
-
-
-def _slowest(speed: FloatArray) -> FloatArray:
-    """As `ElasticJobs.slowest`, of speeds (m k, rows)."""
-    slowest: FloatArray = speed.min(axis=0)
-    if (slowest > 0).all():
-        return slowest
-    slowest = np.where(speed > 0, speed, np.inf).min(axis=0)
-    return np.where(np.isfinite(slowest), slowest, 1.0)
 
 
 def _fastest(

@@ -32,31 +32,38 @@ class ElasticJobs:
     @property
     def slowest(self) -> FloatArray:
         """Return the speed of each job in its slowest configuration, (n,); 1 for one that can have none."""
-        slowest = np.where(self.flat > 0, self.flat, np.inf).min(axis=1, initial=np.inf)
-        return np.where(np.isfinite(slowest), slowest, 1.0)
+        return slowest_speed(self.flat, axis=1)
 
     def at(self, rows: IntArray) -> "ElasticJobs":
         """Return some of the jobs."""
         return ElasticJobs(**{each.name: getattr(self, each.name)[rows] for each in fields(self)})
 
 
-def counts(jobs: ElasticJobs, slowest: FloatArray) -> FloatArray:
+def slowest_speed(speed: FloatArray, axis: int) -> FloatArray:
+    """Return the least speed above 0 along an axis of configurations; 1 where there is none."""
+    slowest = speed.min(axis=axis, initial=np.inf)
+    if not (slowest > 0).all():
+        slowest = np.where(speed > 0, speed, np.inf).min(axis=axis, initial=np.inf)
+    return np.where(np.isfinite(slowest), slowest, 1.0)
+
+
+def weights_of(jobs: ElasticJobs, slowest: FloatArray) -> FloatArray:
     """Return w of all jobs that there are, (n,): by user and priority, and by the rank of what is left."""
     return jobs.weight * rank_weight(jobs.steps_left / slowest, EVEN_PART)
 
 
-def utility(jobs: ElasticJobs, count: FloatArray | None = None) -> FloatArray:
+def utility(jobs: ElasticJobs, weights: FloatArray | None = None) -> FloatArray:
     """Return U, (n, m, k): w_j (s_jc f_jc / s_j,slowest)^q, w by the rank of what is left at the slowest speed.
 
     f is H / (H + restart) where a configuration is not the job's own, H = min(HORIZON_S, time left there): what it
-    gains must pay for the restart within H. A job that is fixed has its own configuration or nothing. `count`: w of
-    these jobs, as of `counts`, if they are not all that there are.
+    gains must pay for the restart within H. A job that is fixed has its own configuration or nothing. `weights`: w of
+    these jobs, as of `weights_of`, if they are not all that there are.
     """
     flat, slowest = jobs.flat, jobs.slowest
     kept = _own(jobs)
     part = np.where(kept, 1.0, after_restart(flat, jobs.steps_left[:, None], jobs.restart_s[:, None]))
     relative = flat * part / slowest[:, None]
-    worth = (counts(jobs, slowest) if count is None else count)[:, None] * relative**CONCAVITY
+    worth = (weights_of(jobs, slowest) if weights is None else weights)[:, None] * relative**CONCAVITY
     worth = np.where(jobs.is_fixed[:, None] & ~kept, 0.0, worth)
     return worth.reshape(jobs.speed.shape)
 

@@ -49,9 +49,9 @@ def few_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @given(questions)
 def test_no_job_is_worth_more_for_a_worker_than_its_bound(question: SizeQuestion) -> None:
-    count, most = screening._most_worth(question)
+    weights, most = screening._most_worth(question)
     whole = question.problem()
-    assert utility(question.jobs) == pytest.approx(utility(question.jobs, count), rel=1e-12)
+    assert utility(question.jobs) == pytest.approx(utility(question.jobs, weights), rel=1e-12)
     a_worker = (whole.utility / question.sizes).max(axis=2).T
     assert (a_worker <= most * (1 + 1e-12)).all()
 

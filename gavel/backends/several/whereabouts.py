@@ -188,8 +188,8 @@ class Whereabouts:
 
         The lease of a lost one that is in no stored round was over before the oldest of these began.
         """
-        is_lost = seen.state is GangState.ENDED
-        may_run_s = self._may_run_s.get((seen.job_id, seen.generation), 0.0 if is_lost else None)
+        has_ended = seen.state is GangState.ENDED
+        may_run_s = self._may_run_s.get((seen.job_id, seen.generation), 0.0 if has_ended else None)
         until_s = self._steady_s() + UNTOLD_LEASE_S if may_run_s is None else self._opened_s + may_run_s
         return Whereabout(
             job_id=seen.job_id,

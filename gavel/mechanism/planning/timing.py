@@ -52,9 +52,8 @@ def next_start_s(tick: Tick, jobs: Sequence[Job], settings: Settings, slowest_s:
     if record is None or record.plan.ends_at_s <= tick.now_s:
         return tick.now_s
     plan = record.plan
-    if not any(_serves(tick, lease.job_id) for lease in plan.leases) and not _fits_nowhere(
-        tick, record, {job.id for job in jobs}
-    ):
+    is_served = any(_serves(tick, lease.job_id) for lease in plan.leases)
+    if not is_served and not _fits_nowhere(tick, record, {job.id for job in jobs}):
         return tick.now_s
     return plan.ends_at_s if tick.now_s >= planning_instant_s(plan, settings, slowest_s) else None
 

@@ -160,10 +160,8 @@ def _pause_s(failures: int) -> float:
 
 def _by_now(status: ServiceStatus, now_s: float) -> ServiceStatus:
     """The status without instants that a clock which has been set back since made too late."""
-    progress_at_s, retry_at_s = (
-        min(status.progress_at_s, now_s),
-        min(status.retry_at_s, now_s + _pause_s(status.failures)),
-    )
+    progress_at_s = min(status.progress_at_s, now_s)
+    retry_at_s = min(status.retry_at_s, now_s + _pause_s(status.failures))
     if (progress_at_s, retry_at_s) == (status.progress_at_s, status.retry_at_s):
         return status
     return replace(status, progress_at_s=progress_at_s, retry_at_s=retry_at_s)
