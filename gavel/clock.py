@@ -46,6 +46,10 @@ class SystemClock:
             self._then_s = max(wall_s, self._then_s + SLOWED * elapsed_s) if is_held else wall_s
             return self._then_s
 
+    def steady_s(self) -> float:
+        """Return the seconds since this machine booted, sleep included."""
+        return self._boottime_s()
+
     def _note_step(self, by_s: float) -> None:
         if abs(by_s) >= STEP_S:
             self.steps += 1
@@ -66,11 +70,16 @@ class ManualClock:
 
     def __init__(self, now_s: float = 0.0) -> None:
         self._now_s = now_s
+        self._ahead_s = 0.0
         self.steps = 0
 
     def now_s(self) -> float:
         """Return the seconds since the start."""
         return self._now_s
+
+    def steady_s(self) -> float:
+        """Return the seconds since the start without what `step` has set the clock ahead."""
+        return self._now_s - self._ahead_s
 
     def wait(self, until_s: float) -> None:
         """Jump to `until_s`."""
@@ -84,6 +93,7 @@ class ManualClock:
     def step(self, seconds: float) -> None:
         """Jump as a wall clock that is set: ahead, or back by negative seconds."""
         self._now_s += seconds
+        self._ahead_s += seconds
         self.steps += 1
 
     def wake(self) -> None:

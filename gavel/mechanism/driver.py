@@ -31,12 +31,12 @@ from gavel.mechanism.observing.observation import apply_observation, colocated, 
 from gavel.mechanism.observing.sessions import LastUse, look_at_sessions
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
-from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.mechanism.planning.decision import Decider
 from gavel.mechanism.planning.non_preemptible import limit, restored
 from gavel.mechanism.planning.regions import HomeChoice, choose_homes
 from gavel.mechanism.planning.relocating import Relocation
 from gavel.mechanism.planning.reserved_leases import late_sessions
+from gavel.mechanism.planning.round_times import RoundTimes
 from gavel.mechanism.planning.topology import keep_in_one_place
 from gavel.mechanism.services import spread, tend_services
 from gavel.mechanism.tick import Tick
@@ -107,8 +107,7 @@ class Driver:
         self._exchange = Exchange()
         self._index = JobIndex()
         self._explanations = Explanations()
-        self._clock_step = ClockStep()
-        self._stored = Snapshot(version=0, jobs={}, tiers={})  # its rounds are by the clocks that planned them
+        self._round_times = RoundTimes()
         self._busy_at_s = clock.now_s()
         self._has_new_estimates = False
         self._unfilled: tuple[object, ...] | None = None  # the last gap that nobody could fill
@@ -126,6 +125,7 @@ class Driver:
             snapshot = self._in_time(self._store.snapshot(), now_s)
             tick = Tick.of(now_s, seen, snapshot, self._index)
             tick.disk = self._disk()
+            tick.over = self._round_times.over(self._clock.steady_s(), lease_grace_s=self._settings.lease_grace_s)
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
             self._due_at_s = min(self._due_at_s, tend_services(tick))
@@ -152,16 +152,12 @@ class Driver:
         return self._next_instant_s(tick)
 
     def _in_time(self, snapshot: Snapshot, now_s: float) -> Snapshot:
-        """Return the snapshot with the rounds that a clock has planned which was set back since moved to now."""
-        self._stored = snapshot
-        step = step_of(snapshot.round_records, now_s, self._clock_step)
-        if step != self._clock_step:
-            log.warning("clock.set_back", by_s=round(step.by_s, 3), round=step.round_index)
-            self._clock_step = step
+        """Return the snapshot with its rounds by the clock of this service."""
+        before = self._round_times.step
+        records = self._round_times.in_time(snapshot.round_records, now_s, self._clock.steady_s())
+        if self._round_times.step != before:
             self._decider.forget()
-        if step.by_s <= 0:
-            return snapshot
-        return replace(snapshot, round_records=after_step(snapshot.round_records, now_s, step))
+        return replace(snapshot, round_records=records)
 
     def _rest_if_idle(self, tick: Tick) -> None:
         """Close the solver of a service that has been idle for SOLVER_KEPT_S; the next job starts it again."""
@@ -192,7 +188,6 @@ class Driver:
             estimator=estimator,
             lost_retries=self._settings.lost_retries,
             lost_backoff_s=self._settings.lost_backoff_s,
-            lease_grace_s=self._settings.lease_grace_s,
             start_limit_s=self._settings.start_limit_s,
             colocated=colocated(tick.seen.gangs),
         )
@@ -307,6 +302,7 @@ class Driver:
             nodes=tick.nodes,
             sent=self._exchange.sent,
             leases_last_sessions=self._settings.backend == "local",
+            over=tick.over,
         )
         if tick.disk.low:
             decision = replace(decision, launches=())
@@ -334,7 +330,7 @@ class Driver:
             resources=tick.resources if tick.resources != tick.snapshot.resources else None,
             operations=tuple(tick.operations),
             audit=tuple(tick.audit),
-            amended=tick.amended and as_written(tick.amended, self._stored.round_records),
+            amended=tick.amended and self._round_times.as_written(tick.amended),
             policy=tick.policy,
             autopilot=tick.autopilot,
             predictions=tick.predictions,

@@ -11,6 +11,9 @@ class Clock(Protocol):
     def now_s(self) -> float:
         """Return the seconds since the Unix epoch (simulated: since the start)."""
 
+    def steady_s(self) -> float:
+        """Return seconds that go on whatever the clock is set to, until the machine starts again."""
+
     def wait(self, until_s: float) -> None:
         """Return at `until_s`, or earlier when `wake` is called."""
 

@@ -30,6 +30,9 @@ class WallClock(ManualClock):
     def now_s(self) -> float:
         return self._cluster.now_s() + self.ahead_s
 
+    def steady_s(self) -> float:
+        return self._cluster.now_s()
+
     def wait(self, until_s: float) -> None:
         self._cluster.wait(until_s - self.ahead_s)
 

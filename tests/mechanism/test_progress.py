@@ -35,7 +35,6 @@ def observed(now_s: float, *jobs: Job, **gang: object) -> dict[str, Job]:
         estimator=OracleThroughputs(RATES),
         lost_retries=10,
         lost_backoff_s=1.0,
-        lease_grace_s=1.0,
         start_limit_s=600.0,
         colocated={},
     )

@@ -16,7 +16,6 @@ import structlog
 from gavel.backends.folder import log_path
 from gavel.backends.folder_backend import answering, logged
 from gavel.backends.gang import GangKey
-from gavel.backends.machine import boottime_s
 from gavel.backends.several import link_speeds
 from gavel.backends.several.calls import Calls, CallThread
 from gavel.backends.several.copies import Copies, copy_threads
@@ -45,11 +44,10 @@ class SeveralBackend:
 
     `regions` has the kind of each region's backend and what opens it; each has a state folder of its own, and
     `state_dir` is for what is known of all of them. `logs` is the state folder in which all of them keep the logs of
-    jobs; `checkpoints` is the folder or URL of each region's checkpoints, and `outputs` copies output files. `steady_s`
-    is a clock that nobody sets; `may_run_s` says how long gangs of earlier services may run at most. `calls_of` gives
-    what makes the calls to a region, `copying` what makes copies. One service at a time per `state_dir`; not
-    thread-safe but `read_log`, `forget_job`, `notes` and `statuses`. Raises BackendUnavailable when another service
-    uses `state_dir`.
+    jobs; `checkpoints` is the folder or URL of each region's checkpoints, and `outputs` copies output files.
+    `may_run_s` says how long gangs of earlier services may run at most. `calls_of` gives what makes the calls to a
+    region, `copying` what makes copies. One service at a time per `state_dir`; not thread-safe but `read_log`,
+    `forget_job`, `notes` and `statuses`. Raises BackendUnavailable when another service uses `state_dir`.
     """
 
     def __init__(  # noqa: PLR0913  the composition root names its parts
@@ -65,7 +63,6 @@ class SeveralBackend:
         term: Term | None = None,
         answer_limit_s: float = ANSWER_LIMIT_S,
         silent_limit_s: float = SILENT_LIMIT_S,
-        steady_s: Callable[[], float] = boottime_s,
         may_run_s: Mapping[GangKey, float] = MappingProxyType({}),
         calls_of: Callable[[str], Calls] = CallThread,
         copying: Callable[[], Executor] = copy_threads,
@@ -74,7 +71,7 @@ class SeveralBackend:
         with answering("open"):
             self._lock = StateDirLock(state_dir.resolve(), term)
             path = self._lock.path / FILE
-            self._where = Whereabouts(path, lease_grace_s, now_s=clock.now_s, steady_s=steady_s, may_run_s=may_run_s)
+            self._where = Whereabouts(path, lease_grace_s, clock, may_run_s=may_run_s)
         self._held = HeldLaunches()
         self._copies = Copies(checkpoints, LinkSpeeds(self._lock.path / link_speeds.FILE), outputs, copying())
         now_s = clock.now_s()

@@ -5,7 +5,7 @@ cannot be reached still knows which of its gangs may live there. Ends of leases 
 on the nodes: a wall clock that is set ahead ends no lease.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 from gavel.backends import machine
 from gavel.backends.gang import GangKey
-from gavel.ports import LaunchGang
+from gavel.ports import Clock, LaunchGang
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId, RoundRecord
 
 CLOCK_MARGIN_S = 1.0  # seconds by which the clock of a node may be late at the end of a lease
@@ -71,22 +71,20 @@ class Whereabout:
 class Whereabouts:
     """The gangs by job. `grace_s`: from the end of a lease to the kill of what still runs.
 
-    `path` is the file that outlives the service; one that is spoilt counts as empty. `now_s` is the time of leases,
-    `steady_s` goes on whatever the wall clock is set to, until the machine starts again. `may_run_s`: how many seconds
-    at most gangs without a record may run from now on.
+    `path` is the file that outlives the service; one that is spoilt counts as empty. `may_run_s`: how many seconds at
+    most gangs without a record may run from now on.
     """
 
     def __init__(
         self,
         path: Path,
         grace_s: float,
+        clock: Clock,
         *,
-        now_s: Callable[[], float],
-        steady_s: Callable[[], float],
         may_run_s: Mapping[GangKey, float] = MappingProxyType({}),
     ) -> None:
-        self._path, self._grace_s, self._now_s, self._steady_s = path, grace_s, now_s, steady_s
-        self._may_run_s, self._opened_s = may_run_s, steady_s()
+        self._path, self._grace_s, self._clock = path, grace_s, clock
+        self._may_run_s, self._opened_s = may_run_s, clock.steady_s()
         self._of_job: dict[JobId, dict[int, Whereabout]] = {}
         boot_id, stored = _stored(path)
         for each in stored:
@@ -114,7 +112,7 @@ class Whereabouts:
 
     def may_live(self, gang: Whereabout) -> bool:
         """Return whether the gang may still run: nobody has told that it ended, and its lease may hold."""
-        return not gang.has_ended and self._steady_s() < gang.until_s + self._grace_s + CLOCK_MARGIN_S
+        return not gang.has_ended and self._clock.steady_s() < gang.until_s + self._grace_s + CLOCK_MARGIN_S
 
     def launched(self, launch: LaunchGang, region: str) -> None:
         """Note a gang that is going to be launched; one that is known stays as it is, with the later end."""
@@ -141,7 +139,7 @@ class Whereabouts:
             self._put(replace(gang, until_s=until_s, wall_until_s=expires_at_s))
 
     def _by_steady_clock(self, at_s: float) -> float:
-        return self._steady_s() + at_s - self._now_s()
+        return self._clock.steady_s() + at_s - self._clock.now_s()
 
     def update(self, region: str, gangs: Iterable[GangSeen]) -> None:
         """Note which gangs a region has. What it does not have is gone, unless it was lost and may still run."""
@@ -190,7 +188,7 @@ class Whereabouts:
         """
         has_ended = seen.state is GangState.ENDED
         may_run_s = self._may_run_s.get((seen.job_id, seen.generation), 0.0 if has_ended else None)
-        until_s = self._steady_s() + UNTOLD_LEASE_S if may_run_s is None else self._opened_s + may_run_s
+        until_s = self._clock.steady_s() + UNTOLD_LEASE_S if may_run_s is None else self._opened_s + may_run_s
         return Whereabout(
             job_id=seen.job_id,
             generation=seen.generation,
@@ -198,7 +196,7 @@ class Whereabouts:
             accelerator_type=seen.accelerator_type,
             worker_ids=seen.worker_ids,
             until_s=until_s,
-            wall_until_s=self._now_s() + until_s - self._steady_s(),
+            wall_until_s=self._clock.now_s() + until_s - self._clock.steady_s(),
             seen=seen,
         )
 

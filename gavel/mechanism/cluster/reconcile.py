@@ -51,6 +51,7 @@ def reconcile(
     nodes: Nodes = MappingProxyType({}),
     sent: Mapping[GangKey, ExtendLease] = MappingProxyType({}),
     leases_last_sessions: bool = False,
+    over: Collection[int] = (),
 ) -> Actions:
     """Return what to do for the newest rounds (the one in force, and the one planned ahead if any), as observed.
 
@@ -61,7 +62,7 @@ def reconcile(
     that are closed or gone, and nothing is left when the window of a drain ends. `sent`: the last extension that each
     gang was sent; the same one is not made again. `leases_last_sessions`: the gang of a session has a lease to
     the end of the session, and that of a replica a longer one, so that it outlasts a time without a service; only where
-    no node can be out of reach.
+    no node can be out of reach. `over`: the rounds none of whose gangs can run any more.
     """
     now_s = seen.observed_at_s
     wanted = [(plan, _wanted(plan, jobs)) for plan in rounds]
@@ -80,7 +81,7 @@ def reconcile(
     ]
     lasting = [lease for key, lease in in_force.items() if jobs[lease.job_id].spec.preemptible or key in wanted[-1][1]]
     due = list(_due(lasting, jobs, seen, nodes))
-    away = gangs_away(rounds, seen.cluster, now_s, lease_grace_s=lease_grace_s) if due else frozenset()
+    away = gangs_away(rounds, seen.cluster, over) if due else frozenset()
     may_start = (lease for lease in due if not _may_run_away(jobs[lease.job_id], lease, away))
     launches = tuple(replace(lease, expires_at_s=newest[gang_key(lease)].expires_at_s) for lease in may_start)
     return Actions(launches=launches, instructions=tuple(instructions))

@@ -93,7 +93,6 @@ def apply_observation(
     estimator: ThroughputEstimator,
     lost_retries: int,
     lost_backoff_s: float,
-    lease_grace_s: float,
     start_limit_s: float,
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]],
 ) -> None:
@@ -108,7 +107,6 @@ def apply_observation(
         estimator=estimator,
         lost_retries=lost_retries,
         lost_backoff_s=lost_backoff_s,
-        lease_grace_s=lease_grace_s,
         start_limit_s=start_limit_s,
         colocated=colocated,
         served=Served(
@@ -130,7 +128,6 @@ class _JobUpdates:
     estimator: ThroughputEstimator
     lost_retries: int
     lost_backoff_s: float
-    lease_grace_s: float
     start_limit_s: float
     colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]]
     served: Served  # until now
@@ -168,7 +165,7 @@ class _JobUpdates:
         if not unseen:
             return []
         tick = self.tick
-        away = gangs_away(tick.round_plans, tick.seen.cluster, tick.now_s, lease_grace_s=self.lease_grace_s)
+        away = gangs_away(tick.round_plans, tick.seen.cluster, tick.over)
         unseen = [job for job in unseen if (job.id, job.generation) not in away]
         return [job for job in unseen if not (self._may_start(job) and (job.id, job.generation) in self._planned)]
 

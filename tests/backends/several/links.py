@@ -103,7 +103,6 @@ class Services:
         self.lines = {
             name: Line(VirtualCluster(_cluster(workers), RATES, self.clock, lease_grace_s=GRACE_S)) for name in REGIONS
         }
-        self.set_ahead_s = 0.0  # by how much somebody has set the wall clock ahead
         self._opened: list[LinkedCluster] = []
         self._generation = 0
         self.backend = self.open()
@@ -121,7 +120,6 @@ class Services:
             term=Term(database="d", generation=self._generation),
             answer_limit_s=ANSWER_LIMIT_S,
             silent_limit_s=SILENT_S,
-            steady_s=lambda: self.clock.now_s() - self.set_ahead_s,
         )
 
     def _opening(self, line: Line) -> Callable[[], LinkedCluster]:

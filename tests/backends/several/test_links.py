@@ -132,8 +132,7 @@ def test_a_wall_clock_that_is_set_ahead_ends_no_lease_of_a_cut_region(
     """On its nodes leases go by a clock that nobody sets, so the gang runs on, and is known to the next service."""
     launch(services, 0, "eu", lasts_s=60.0)
     silence(services, "eu", cut)
-    services.set_ahead_s = 3600.0
-    services.clock.advance(3600.0)
+    services.clock.step(3600.0)
     if restarts:
         services.restart()
     assert state(services, "j0") is GangState.RUNNING
