@@ -12,6 +12,7 @@ from gavel.errors import SolveFailed
 from gavel.linear.part_cuts import lowest_of_parts
 from gavel.policies import measures
 from gavel.policies.fast import rearranged, rearranged_alike, rearranged_prices
+from gavel.policies.fast.envelope import SizeColumns
 from gavel.policies.fast.rearranged_places import placed
 from gavel.policies.fast.rearranged_question import Asked
 from gavel.policies.fast.reduction import SOLVER
@@ -258,6 +259,7 @@ def keepers(seed: int) -> Asked:
     valid = draw.dirichlet(np.ones(3), jobs) * draw.random(jobs)[:, None] ** draw.choice([1, 6])
     least = np.where(draw.random(jobs) < 0.8, (valid * service).sum(axis=1), 0.0)
     return Asked(
+        columns=SizeColumns.of_one(3),
         gain=draw.random((3, 3))[kind],
         service=service,
         scale=np.ones(jobs),

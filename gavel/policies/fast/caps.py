@@ -43,11 +43,12 @@ def within(caps: Sequence[Cap], part: FloatArray, whole: Market, solve: Callable
     """Return the answer of `solve` for a `part` (m,) of the workers of `whole`, within the caps. Raises SolveFailed."""
     kept = list[Cap]()
     while True:
-        cut, type_of = _cut(kept, part, whole)
+        cut, column_of = _cut(kept, part, whole)
         solution = solve(cut)
         folded = np.zeros(whole.rates.shape)
-        np.add.at(folded, type_of, solution.fractions)
-        over = [cap for cap in caps if cap.is_broken(folded * whole.scale, whole.workers)]
+        np.add.at(folded, column_of, solution.fractions)
+        held = whole.of_types(folded * whole.scale)
+        over = [cap for cap in caps if cap.is_broken(held, whole.workers)]
         if not over:
             return replace(solution, fractions=folded)
         if any(cap in kept for cap in over):
@@ -78,20 +79,22 @@ class _Segment:
 
 
 def _cut(caps: Sequence[Cap], part: FloatArray, market: Market) -> tuple[Market, IntArray]:
-    """The market with every type in segments, each as long as it is on that type, and the type of each segment."""
+    """The market with every type in segments, each as long as it is on that type, and of which column each one is."""
     whole = _Segment(np.ones(len(market.scale), dtype=bool), np.zeros(len(part)), part)
     placed = [whole]
     for cap in sorted(caps, key=lambda cap: (-int(cap.jobs.sum()), -cap.part)):
         around = [each for each in placed if each.jobs[cap.jobs].all()]
         placed.append(around[-1].taken(cap))
     ends = np.sort([end for each in placed for end in (each.begin, each.end)], axis=0)  # of each type for itself
-    rates = np.concatenate([market.rates * _open(placed, (low + high) / 2) for low, high in pairwise(ends)])
+    is_open = np.concatenate([_open(placed, (low + high) / 2) for low, high in pairwise(ends)])
     length = np.concatenate([high - low for low, high in pairwise(ends)])
-    there, type_of = length > SHORTEST, np.tile(np.arange(len(part)), len(ends) - 1)
-    if not rates[there].any(axis=0).all():
+    there = length > SHORTEST
+    type_of = np.tile(np.arange(len(part)), len(ends) - 1)[there]
+    cut, column_of = market.of_segments(type_of, length[there] * market.workers[type_of])
+    rates = cut.rates * is_open[there][cut.type_of_columns]
+    if not rates.any(axis=0).all():
         raise SolveFailed("a cap leaves nothing to some jobs")
-    workers = length[there] * market.workers[type_of[there]]
-    return Market(rates[there], market.scale, workers), type_of[there]
+    return replace(cut, rates=rates), column_of
 
 
 def _open(placed: Sequence[_Segment], places: FloatArray) -> BoolArray:

@@ -44,6 +44,22 @@ class Market:
         """These jobs alone, with a `part` of the workers."""
         return Market(self.rates[:, jobs], self.scale[jobs], self.workers * part, self.sizes)
 
+    @property
+    def type_of_columns(self) -> IntArray:
+        """The type of each column, (m,) or (columns,)."""
+        return np.arange(len(self.workers)) if self.sizes is None else self.sizes.type_index
+
+    def of_segments(self, type_of: IntArray, workers: FloatArray) -> tuple["Market", IntArray]:
+        """The market of the types `type_of` (k,), each of `workers` (k,), and the column here of each of its columns.
+
+        A type may be there several times, in segments, or not at all.
+        """
+        if self.sizes is None:
+            return Market(self.rates[type_of], self.scale, workers), type_of
+        segment, column = np.nonzero(self.sizes.type_index == type_of[:, None])
+        sizes = SizeColumns(segment, self.sizes.size[column], len(type_of))
+        return Market(self.rates[column], self.scale, workers, sizes), column
+
     def column_prices(self, prices: FloatArray) -> FloatArray:
         """What a job of scale 1 pays for a column, at `prices` (m,) of the types."""
         return prices if self.sizes is None else self.sizes.of_columns(prices)
@@ -61,14 +77,19 @@ class SizeColumns:
     size: FloatArray
     types: int
 
+    @classmethod
+    def of_one(cls, types: int) -> "SizeColumns":
+        """Return the columns of `types` where there is no other size than 1."""
+        return cls(np.arange(types), np.ones(types), types)
+
     @property
     def held(self) -> FloatArray:
         """The workers of each type that a column holds, (m, q)."""
         return np.eye(self.types)[:, self.type_index] * self.size
 
     def of_columns(self, of_types: FloatArray) -> FloatArray:
-        """What is so much for a worker of each type, (m,), by column, (q,)."""
-        return of_types[self.type_index] * self.size
+        """What is so much for a worker of each type, (.., m), by column, (.., q)."""
+        return of_types[..., self.type_index] * self.size
 
     def of_types(self, of_columns: FloatArray) -> FloatArray:
         """The workers of each type, (m, ..), that columns hold which are used so much, (q, ..)."""

@@ -32,7 +32,7 @@ SLACK = 1e-9  # relative; of the targets, or rounding would make them infeasible
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Total:
-    """The `value` (n,) of each job, `fractions` (m, n) that give it, the distance to the `bound`, and prices (m,)."""
+    """The `value` (n,) of each job, `fractions` (q, n) that give it, the distance to the `bound`, and prices (m,)."""
 
     value: FloatArray
     fractions: FloatArray
@@ -55,7 +55,8 @@ class _Asked:
     def bound_and_slope(self, prices: FloatArray) -> tuple[float, FloatArray]:
         """The bound at `prices`, and how it changes with each of them, (m,): the workers that nobody holds."""
         priced = _Priced(self, prices)
-        return priced.bound, self.market.workers - priced.vertex.used(self.market.scale, len(prices))
+        used = priced.vertex.used(self.market.scale, len(self.market.rates))
+        return priced.bound, self.market.workers - self.market.of_types(used)
 
 
 def greatest_beside(market: Market, gain: FloatArray, least: FloatArray) -> Total:
@@ -112,12 +113,12 @@ def _settled(asked: _Asked, prices: FloatArray | None, band: float) -> Total:
         fractions = np.zeros(market.rates.shape)
         unclear = np.arange(len(asked.gain))
         if priced is not None:
-            fractions = priced.vertex.of_types(len(market.workers))
+            fractions = priced.vertex.of_types(len(market.rates))
             unclear = np.flatnonzero(priced.margin <= band)
             fractions[:, unclear] = 0.0
         if len(unclear) > MOST_UNCLEAR:
             break
-        placed = _placed(asked, unclear, market.workers - fractions @ market.scale)
+        placed = _placed(asked, unclear, market.workers - market.of_types(fractions @ market.scale))
         if placed is not None:
             fractions[:, unclear] = placed[0]
             priced = _Priced(asked, placed[1])
@@ -132,17 +133,18 @@ def _settled(asked: _Asked, prices: FloatArray | None, band: float) -> Total:
 
 
 def _placed(asked: _Asked, jobs: IntArray, left: FloatArray) -> tuple[FloatArray, FloatArray] | None:
-    """Return the best fractions (m, jobs) of `jobs` in the workers `left` (m,), and prices (m,); None if none fit."""
-    rates, scale = asked.market.rates[:, jobs], asked.market.scale[jobs]
+    """Return the best fractions (q, jobs) of `jobs` in the workers `left` (m,), and prices (m,); None if none fit."""
+    market = asked.market
+    rates, scale, paid = market.rates[:, jobs], market.scale[jobs], market.column_prices(np.ones(len(left)))
     rows, kinds = np.nonzero(rates.T)
     k, size = len(jobs), len(rows)
-    if (left < -1e-9 * asked.market.workers).any():
+    if (left < -1e-9 * market.workers).any():
         return None
     if not size:
         return np.zeros(rates.shape), np.zeros(len(left))
     entries = rates[kinds, rows]
-    values = np.column_stack([entries, np.ones(size), scale[rows]]).ravel()
-    places = np.column_stack([rows, k + rows, 2 * k + kinds]).ravel()
+    values = np.column_stack([entries, np.ones(size), scale[rows] * paid[kinds]]).ravel()
+    places = np.column_stack([rows, k + rows, 2 * k + market.type_of_columns[kinds]]).ravel()
     matrix = simplex.ByColumn(2 * k + len(left), np.arange(0, 3 * size + 1, 3), places, values)
     lower = np.concatenate([asked.least[jobs], np.full(k + len(left), -np.inf)])
     upper = np.concatenate([np.full(k, np.inf), np.ones(k), np.maximum(0.0, left)])

@@ -42,10 +42,7 @@ def evenly_then_most(problem: AllocationProblem, policy: str, weight: FloatArray
     """Raise service over `weight` (n,) evenly as far as the first job can go; then the greatest total times weight.
 
     With more than MOST_JOBS different jobs the rest is shared by water filling, which is one of the same optima.
-    None where sizes are shared out, too.
     """
-    if measures.is_over_sizes(problem):
-        return None
 
     def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         claim = weight[reduced.first]
@@ -111,11 +108,9 @@ def by_curves(
     """Raise service along the curve of each stage, from what was reached before; the last one is the whole cluster's.
 
     `caps`: rows of jobs, and the part of every type's workers that they hold together at most. None where the program
-    has to answer; also for caps and parts where sizes are shared out, too.
+    has to answer.
     """
     every = np.arange(len(problem.job_ids))
-    if measures.is_over_sizes(problem) and (caps or any(stage.part is not None for stage in stages)):
-        return None
 
     def solve(reduced: Reduced, guesses: Sequence[Guess]) -> Filled:
         rows = reduced.first
@@ -128,8 +123,7 @@ def by_curves(
             rising = along(stage.curve, len(every), rows[theirs])
             stage_guesses = guesses if stage is stages[-1] else ()
             own, fill_by = [cap.among(theirs) for cap in limits], partial(_filled, rising, value[theirs], stage_guesses)
-            market = whole.of(theirs)
-            filled = within(own, part, market, fill_by) if whole.sizes is None else fill_by(market)
+            filled = within(own, part, whole.of(theirs), fill_by)
             value[theirs] = filled.value
         return filled
 
@@ -142,8 +136,8 @@ def _some_types(reduced: Reduced, stage: Stage) -> tuple[Market, FloatArray]:
     if stage.part is None:
         return market, np.ones(len(reduced.types))
     part = stage.part[reduced.types]
-    has = part > 0
-    return Market(market.rates[has], market.scale, market.workers[has]), part[has]
+    has = np.flatnonzero(part > 0)
+    return market.of_segments(has, market.workers[has])[0], part[has]
 
 
 def _are_among(rows: IntArray, jobs: IntArray) -> BoolArray:

@@ -17,11 +17,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from gavel.policies import measures
+from gavel.policies.fast.envelope import SizeColumns
 from gavel.policies.fast.packed_totals import Floors, packed_greatest
 from gavel.policies.fast.rearranged_alike import alike, by_classes
 from gavel.policies.fast.rearranged_places import NOISE, clear, placed_beside
 from gavel.policies.fast.rearranged_prices import prices_of_all
 from gavel.policies.fast.rearranged_question import Asked, Prices
+from gavel.policies.fast.reduction import JobColumns
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.policies.tiers.rearranging import Kept
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
@@ -39,20 +41,19 @@ def rearranged_by_prices(
 ) -> Allocation | None:
     """Return the allocation of the greatest total of claims times relative speeds that leaves all what is `kept`.
 
-    `start` (n, m) is an allocation that does, of jobs alone. None where the program has to answer: where the
-    certificate is over 1e-6, where packed pairs meet caps, and where sizes are shared out, too.
+    `start` (c, m) is an allocation that does, of jobs alone. None where the program has to answer: where the
+    certificate is over 1e-6, and where packed pairs meet caps.
     """
-    if measures.is_over_sizes(problem):
-        return None
     if not measures.is_alone(problem):
         return None if caps else _packed(problem, kept, policy)
     rows = np.flatnonzero(measures.runnable(problem))
-    asked = _asked(problem, kept, caps, rows)
-    answer = _solved(asked, start[rows])
+    own = JobColumns.of(problem)
+    answer = _solved(_asked(problem, own, kept, caps, rows), own.of_jobs(problem, start)[rows])
     if answer is None:
         return None
-    fractions = np.zeros_like(start)
-    fractions[rows] = np.where(answer[0] < NOISE, 0.0, answer[0])
+    chosen = np.zeros_like(own.rates)
+    chosen[rows] = np.where(answer[0] < NOISE, 0.0, answer[0])
+    fractions = own.of_combinations(problem, chosen)
     violation = measures.violation(problem, fractions)
     if not (violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
         return None
@@ -65,20 +66,22 @@ def _packed(problem: AllocationProblem, kept: Kept, policy: str) -> Allocation |
     return packed_greatest(problem, kept.claim * measures.per_best_rate(problem), policy, floors)
 
 
-def _asked(problem: AllocationProblem, kept: Kept, caps: Sequence[tuple[IntArray, float]], rows: IntArray) -> Asked:
+def _asked(
+    problem: AllocationProblem, own: JobColumns, kept: Kept, caps: Sequence[tuple[IntArray, float]], rows: IntArray
+) -> Asked:
     jobs, workers = len(problem.job_ids), problem.capacity_workers.astype(float)
-    rates = measures.rate_alone(problem)
-    gain = (kept.claim * measures.per_best_rate(problem))[:, None] * rates
+    gain = (kept.claim * measures.per_best_rate(problem))[:, None] * own.rates
     group = np.full(jobs, -1)
-    for index, own in enumerate(kept.groups):
-        group[own] = index
+    for index, members in enumerate(kept.groups):
+        group[members] = index
     among = np.zeros((len(caps), jobs), dtype=bool)
-    for index, (own, _) in enumerate(caps):
-        among[index, own] = True
+    for index, (capped, _) in enumerate(caps):
+        among[index, capped] = True
     return Asked(
+        columns=own.sizes or SizeColumns.of_one(len(workers)),
         gain=gain[rows] / gain.max(),
-        service=(measures.service_per_step(problem)[:, None] * rates)[rows],
-        scale=problem.scale_factor[rows].astype(float),
+        service=(measures.service_per_step(problem)[:, None] * own.rates)[rows],
+        scale=own.scale[rows].astype(float),
         group=group[rows],
         least=kept.least[rows],
         workers=workers,

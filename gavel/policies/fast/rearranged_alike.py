@@ -83,6 +83,7 @@ def of_classes(asked: Asked, kinds: Classes) -> Asked:
 
     numbers = (summed(asked.gain), summed(asked.service), summed(asked.scale))
     return Asked(
+        asked.columns,
         *numbers,
         asked.group[kinds.first],
         summed(asked.least),

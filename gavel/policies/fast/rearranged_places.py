@@ -12,7 +12,7 @@ NOISE = 1e-10  # less of a job's time than this is rounding
 
 
 def placed(asked: Asked) -> tuple[FloatArray, Prices] | None:
-    """Return the best fractions (k, m), and the prices; None if what is to be kept cannot be."""
+    """Return the best fractions (k, q), and the prices; None if what is to be kept cannot be."""
     rows, kinds = np.nonzero(asked.service)
     k, (c, m), g = len(asked.scale), asked.capped.shape, len(asked.together)
     asking = np.flatnonzero(asked.least)
@@ -47,7 +47,7 @@ def placed_beside(asked: Asked, fractions: FloatArray, unclear: IntArray) -> tup
 
 
 def clear(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray, IntArray]:
-    """Return the fractions (k, m) of jobs whose choice is clear at `prices`, and the rows of the others.
+    """Return the fractions (k, q) of jobs whose choice is clear at `prices`, and the rows of the others.
 
     It is clear if the best choice is ahead of the next by more than `band` times what the job could gain at most. None:
     nobody's is.
@@ -61,16 +61,17 @@ def clear(asked: Asked, prices: Prices | None, band: float) -> tuple[FloatArray,
 
 
 def _constraints(asked: Asked, rows: IntArray, kinds: IntArray, asking: IntArray) -> simplex.ByColumn:
-    """One column for each type that a job can use; rows: time, workers, service of groups, of jobs, workers capped."""
+    """One for each column that a job can use; rows: time, workers, service of groups, of jobs, workers capped."""
     k, (c, m), g = len(asked.scale), asked.capped.shape, len(asked.together)
     own = np.full(k, -1)
     own[asking] = k + m + g + np.arange(len(asking))
     after = k + m + g + len(asking)
     group = asked.group[rows]
-    capped = [np.where(asked.among[cap, rows], after + cap * m + kinds, -1) for cap in range(c)]
-    places = np.column_stack([rows, k + kinds, np.where(group >= 0, k + m + group, -1), own[rows], *capped])
-    service, scale = asked.service[rows, kinds], asked.scale[rows]
-    values = np.column_stack([np.ones(len(rows)), scale, service, service, *[scale] * c])
+    types = asked.columns.type_index[kinds]
+    capped = [np.where(asked.among[cap, rows], after + cap * m + types, -1) for cap in range(c)]
+    places = np.column_stack([rows, k + types, np.where(group >= 0, k + m + group, -1), own[rows], *capped])
+    service, workers = asked.service[rows, kinds], asked.scale[rows] * asked.columns.size[kinds]
+    values = np.column_stack([np.ones(len(rows)), workers, service, service, *[workers] * c])
     used = places >= 0
     starts = np.concatenate([[0], used.sum(axis=1).cumsum()])
     return simplex.ByColumn(after + c * m, starts, places[used], values[used])

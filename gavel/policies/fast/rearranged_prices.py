@@ -17,7 +17,7 @@ LEAST_MOST = 1e-3
 def prices_of_all(asked: Asked, start: FloatArray) -> Prices | None:
     """Return prices at which the bound is about lowest; None if a sample of the jobs cannot be placed.
 
-    `start` (k, m) is an allocation that leaves all what is kept: the sample has what its jobs hold there.
+    `start` (k, q) is an allocation that leaves all what is kept: the sample has what its jobs hold there.
     """
     order = np.lexsort((asked.gain.max(axis=1), asked.group))
     sample = np.sort(order[:: max(1, len(order) // SAMPLE)])
@@ -47,7 +47,7 @@ def _improved(asked: Asked, prices: Prices) -> Prices:
 
     def evaluate(shared: FloatArray, own: FloatArray) -> Planes:
         x, gain, _ = best(asked.worth(of(shared, own)), asked.vertices)
-        held = np.column_stack([gain, (asked.service * x).sum(axis=1), asked.scale[:, None] * x])
+        held = np.column_stack([gain, (asked.service * x).sum(axis=1), asked.held(x)])
         value, served, *used = (np.bincount(part, each, parts).astype(float) for each in held.T)
         under_caps = (capped[:, :, None] * np.column_stack(used)[:, None, :]).reshape(parts, -1)
         return Planes(value, -np.column_stack([*used, under_caps]), served)

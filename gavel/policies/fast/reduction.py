@@ -52,8 +52,43 @@ class Reduced:
         if self.market.sizes is None:
             return of_job
         answer = np.zeros((len(problem.combinations), len(problem.accelerator_types)))
-        answer[:, self.types] = of_job[measures.member_of(problem)[:, :1], columns_of(problem, self.types)]
+        answer[:, self.types] = of_combinations(problem, self.types, of_job)
         return answer
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class JobColumns:
+    """The jobs of a problem, alone, in a column for each type, or for each type and size where sizes are shared out.
+
+    `rates` (n, q) are steps/s, 0 where a job cannot run; `scale` (n,) the workers that a job counts in a column of size
+    1; `sizes` says which columns there are, None: one for each type.
+    """
+
+    rates: FloatArray
+    scale: IntArray
+    sizes: SizeColumns | None
+
+    @classmethod
+    def of(cls, problem: AllocationProblem) -> "JobColumns":
+        """Return the columns of all types of the problem."""
+        if not measures.is_over_sizes(problem):
+            return cls(measures.rate_alone(problem), problem.scale_factor, None)
+        types = np.arange(len(problem.accelerator_types))
+        rates = problem.throughput_steps_per_s[:, 0] * measures.can_run(problem)
+        scale = np.ones(len(problem.job_ids), dtype=np.int64)
+        return cls(by_columns(problem, types, rates), scale, size_columns(problem, types))
+
+    def of_jobs(self, problem: AllocationProblem, numbers: FloatArray) -> FloatArray:
+        """Return `numbers` of combinations, (c, types), as those of jobs by column, (n, q)."""
+        if self.sizes is None:
+            return numbers
+        return by_columns(problem, np.arange(len(problem.accelerator_types)), numbers)
+
+    def of_combinations(self, problem: AllocationProblem, numbers: FloatArray) -> FloatArray:
+        """Return `numbers` of jobs by column, (n, q), as those of the combinations, (c, types)."""
+        if self.sizes is None:
+            return numbers
+        return of_combinations(problem, np.arange(len(problem.accelerator_types)), numbers)
 
 
 def answered(
@@ -122,11 +157,17 @@ def columns_of(problem: AllocationProblem, types: IntArray) -> IntArray:
     return places + len(sizes) * np.arange(len(types))
 
 
-def by_columns(problem: AllocationProblem, types: IntArray, of_combinations: FloatArray) -> FloatArray:
-    """Return numbers of combinations (c, types) as those of jobs by column, (n, columns); 0 where there is none."""
+def by_columns(problem: AllocationProblem, types: IntArray, numbers: FloatArray) -> FloatArray:
+    """Return `numbers` of combinations (c, types) as those of jobs by column, (n, columns); 0 where there is none."""
     values = np.zeros((len(problem.job_ids), len(np.unique(problem.combination_workers)) * len(types)))
-    values[measures.member_of(problem)[:, :1], columns_of(problem, types)] = of_combinations
+    values[measures.member_of(problem)[:, :1], columns_of(problem, types)] = numbers
     return values
+
+
+def of_combinations(problem: AllocationProblem, types: IntArray, of_columns: FloatArray) -> FloatArray:
+    """Return numbers of jobs by column, (n, columns), as those of the combinations, (c, types)."""
+    numbers: FloatArray = of_columns[measures.member_of(problem)[:, :1], columns_of(problem, types)]
+    return numbers
 
 
 def _rates_of_columns(problem: AllocationProblem, types: IntArray) -> FloatArray:

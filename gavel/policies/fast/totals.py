@@ -26,7 +26,7 @@ from gavel.linear.cuts import lowest
 from gavel.policies import measures
 from gavel.policies.fast.envelope import SizeColumns
 from gavel.policies.fast.job_classes import Classes, classes
-from gavel.policies.fast.reduction import by_columns, columns_of, size_columns
+from gavel.policies.fast.reduction import JobColumns
 from gavel.policies.fast.vertices import Vertices, best
 from gavel.policies.programs.program import MOST_VIOLATION, named
 from gavel.types import Allocation, AllocationProblem, Certificate, FloatArray, IntArray
@@ -111,53 +111,26 @@ def greatest(
     is_plain = measures.is_unpacked(problem) or measures.is_over_sizes(problem)
     if not is_plain or not (worth > 0).any():
         return None
-    asked = _Asked.of(problem, worth)
-    rows = np.flatnonzero((asked.worth > 0).any(axis=1))
-    least = np.zeros(len(asked.worth)) if least_speed is None else least_speed
+    jobs = JobColumns.of(problem)
+    worth = jobs.of_jobs(problem, worth)
+    rows = np.flatnonzero((worth > 0).any(axis=1))
+    least = np.zeros(len(worth)) if least_speed is None else least_speed
     apart = [least[rows]] if least.any() else []
-    job_classes = classes([asked.worth[rows], asked.scale[rows], *apart])
+    job_classes = classes([worth[rows], jobs.scale[rows], *apart])
     first = rows[job_classes.first]
-    speed = asked.rates[first] * measures.per_best_rate(problem)[first, None]
-    counted = asked.worth[first] * job_classes.count[:, None]
-    scale, workers = asked.scale[first] * job_classes.count.astype(float), problem.capacity_workers.astype(float)
-    answer = _solve(_Choice(counted / counted.max(), scale, workers, speed, least[first], asked.sizes))
+    speed = jobs.rates[first] * measures.per_best_rate(problem)[first, None]
+    counted = worth[first] * job_classes.count[:, None]
+    scale, workers = jobs.scale[first] * job_classes.count.astype(float), problem.capacity_workers.astype(float)
+    answer = _solve(_Choice(counted / counted.max(), scale, workers, speed, least[first], jobs.sizes))
     if answer is None:
         return None
-    dealt = np.zeros(asked.worth.shape)
-    dealt[rows] = _dealt(job_classes, answer[0], asked.worth[first], least[first])
-    fractions = asked.of_combinations(problem, dealt)
+    dealt = np.zeros(worth.shape)
+    dealt[rows] = _dealt(job_classes, answer[0], worth[first], least[first])
+    fractions = jobs.of_combinations(problem, dealt)
     certificate = Certificate(primal_violation=measures.violation(problem, fractions), dual_gap=answer[1])
     if not (certificate.primal_violation <= MOST_VIOLATION and answer[1] <= MOST_VIOLATION):
         return None
     return named(problem, fractions, certificate, policy, SOLVER)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Asked:
-    """The `worth` and `rates` of n jobs by type, or by column, and the workers that each counts, `scale` (n,)."""
-
-    worth: FloatArray
-    rates: FloatArray
-    scale: IntArray
-    sizes: SizeColumns | None
-
-    @classmethod
-    def of(cls, problem: AllocationProblem, worth: FloatArray) -> "_Asked":
-        """From the `worth` (c, types) of combinations."""
-        if not measures.is_over_sizes(problem):
-            return cls(worth, measures.rate_alone(problem), problem.scale_factor, None)
-        types = np.arange(len(problem.accelerator_types))
-        rates = problem.throughput_steps_per_s[:, 0] * measures.can_run(problem)
-        scale = np.ones(len(problem.job_ids), dtype=np.int64)
-        by_column = [by_columns(problem, types, each) for each in (worth, rates)]
-        return cls(by_column[0], by_column[1], scale, size_columns(problem, types))
-
-    def of_combinations(self, problem: AllocationProblem, fractions: FloatArray) -> FloatArray:
-        """The `fractions` of jobs by column as those of the combinations, (c, types)."""
-        if self.sizes is None:
-            return fractions
-        columns = columns_of(problem, np.arange(len(problem.accelerator_types)))
-        return fractions[measures.member_of(problem)[:, :1], columns]
 
 
 def in_turn(
