@@ -23,7 +23,8 @@ from gavel.types import BoolArray, FloatArray, IntArray
 
 FEW = 200_000  # jobs times configurations, which are all looked at closely
 MANY = 16  # jobs for each worker
-SAMPLED, NEARLY = 16, 0.9995  # one of so many of these jobs shows the prices, nearly
+SAMPLED, NEARLY = 32, 0.9998  # one of so many of these jobs shows the prices, nearly
+LESS = 0.999  # times the prices that are looked down to, where they were too high; its square the next time
 CHUNK = 4096  # jobs whose speeds fit a cache
 
 
@@ -55,15 +56,21 @@ def choose_among(question: SizeQuestion) -> SizeChoice:
     if jobs <= few:
         return choose(question.problem())
     weights, most = _most_worth(question)
-    wins = (most > _sampled(question, weights, most, few)[:, None]).any(axis=0)
-    asked = np.zeros(jobs, dtype=np.bool_)
+    down_to = NEARLY * _sampled(question, weights, most, few)
+    asked, less = _beyond(most, down_to), LESS
     while True:
-        asked |= wins
         problem = question.problem_of(np.flatnonzero(asked), weights)
         demands = balanced(problem)
-        wins = (most > demands[0].prices[:, None]).any(axis=0) & ~asked
-        if not wins.any():
+        if not (_beyond(most, demands[0].prices) & ~asked).any():
             return _of_all(by_prices(problem, demands), asked)
+        down_to, less = less * down_to, less**2
+        asked |= _beyond(most, np.maximum(down_to, demands[0].prices))
+
+
+def _beyond(most: FloatArray, prices: FloatArray) -> BoolArray:
+    """The jobs (n,) that may be worth more than the prices (m,), by the bounds `most` (m, n)."""
+    wins: BoolArray = np.logical_or.reduce(most > prices[:, None], axis=0)
+    return wins
 
 
 def _of_all(choice: SizeChoice, asked: BoolArray) -> SizeChoice:
@@ -73,13 +80,14 @@ def _of_all(choice: SizeChoice, asked: BoolArray) -> SizeChoice:
 
 
 def _sampled(question: SizeQuestion, weights: FloatArray, most: FloatArray, few: int) -> FloatArray:
-    """Prices (m,) near the best: of a part of the workers, for as small a part of the jobs with the largest bounds."""
+    """Prices (m,) about the best: of a part of the workers, for as small a part of the jobs with the largest bounds."""
     largest = most.max(axis=0)
     top = np.argpartition(-largest, few)[:few]
     part = top[np.argsort(-largest[top])][SAMPLED // 2 :: SAMPLED]
     problem = question.problem_of(part, weights)
     capacity = np.maximum(1, question.capacity_workers // SAMPLED)
-    return NEARLY * balanced(replace(problem, capacity_workers=capacity))[0].prices
+    prices: FloatArray = balanced(replace(problem, capacity_workers=capacity))[0].prices
+    return prices
 
 
 def _most_worth(question: SizeQuestion) -> tuple[FloatArray, FloatArray]:

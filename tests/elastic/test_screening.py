@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from gavel.elastic import screening
 from gavel.elastic.decision import choose
 from gavel.elastic.prices import balanced
-from gavel.elastic.problem import NOTHING
+from gavel.elastic.problem import NOTHING, SizeProblem
 from gavel.elastic.screening import SizeQuestion, choose_among
 from gavel.elastic.utility import utility
 from gavel.policies.programs.elastic import relaxed
+from gavel.types import FloatArray, IntArray
 from tests.elastic.instances import SIZES, elastic_jobs
 
 
@@ -77,6 +78,24 @@ def test_of_many_jobs_the_choice_is_as_good_as_that_of_all(seed: int) -> None:
     assert choice.bound == pytest.approx(balanced(whole)[0].bound, rel=1e-6)
     assert choice.value >= choose(whole).value * (1 - 5e-4)
     assert choice.gap < 0.005
+
+
+@pytest.mark.parametrize("times", [1.01, 3.0])
+def test_prices_of_the_sample_that_are_too_high_are_looked_below(monkeypatch: pytest.MonkeyPatch, times: float) -> None:
+    """Then too few jobs are asked at first: they leave workers, whose price is nothing, and all others would win."""
+    monkeypatch.setattr(screening, "NEARLY", times)
+    question = a_question(2, 6000, (200, 120, 40))
+    asked: list[int] = []
+    original = SizeQuestion.problem_of
+
+    def noted(self: SizeQuestion, rows: IntArray, weights: FloatArray) -> SizeProblem:
+        asked.append(len(rows))
+        return original(self, rows, weights)
+
+    monkeypatch.setattr(SizeQuestion, "problem_of", noted)
+    choice = choose_among(question)
+    assert choice.bound == pytest.approx(balanced(question.problem())[0].bound, rel=1e-6)
+    assert max(asked) < 3000
 
 
 def test_few_jobs_are_all_looked_at_closely(monkeypatch: pytest.MonkeyPatch) -> None:
