@@ -36,7 +36,7 @@ from gavel.ports import ThroughputEstimate
 from gavel.types import Term
 
 RESTART_S = 3.0
-AGAIN_S = 1e-3
+AGAIN_S = 0.05  # seconds; a process may be in a turn that ends only with that of another one, which is suspended
 NO_LINKS: Mapping[str, SimulatedLink] = MappingProxyType({})
 
 

@@ -41,7 +41,7 @@ class SimulatedShard:
         self.has_ranks = True
         self.frozen_until_s = self.paused_until_s = 0.0
         self.excused_until_s = 0.0  # until then it may outlive its lease, since its supervisor is suspended
-        self.started_s = clock.boottime_s()
+        self.started_s: float | None = clock.boottime_s()  # None: in an earlier boot
         self.ended_s: float | None = None
         self.exit: GangExit | None = None
         self.read_anew()
@@ -166,7 +166,7 @@ class SimulatedShard:
 
     def take_new_boot(self) -> None:
         """Take the new boot's clock: instants of the old one mean nothing."""
-        self.ended_s = self._clock.boottime_s()
+        self.started_s, self.ended_s = None, self._clock.boottime_s()
 
     def _end(self, how: GangExit) -> None:
         if self.exit is None:

@@ -236,6 +236,13 @@ def test_hours_are_charged_by_relative_speed_for_what_was_held_since() -> None:
     assert charges({after.id: after}, [after], cluster=a_cluster(fast=1), estimator=ESTIMATOR, now_s=0.0) == ()
 
 
+def test_hours_that_were_accounted_for_too_much_are_given_back() -> None:
+    before = a_job(spec={"scale_factor": 2}, received_s={"fast": 7200.0})
+    after = replace(before, received_s={"fast": 3600.0})
+    (part,) = charges({before.id: before}, [after], cluster=a_cluster(fast=2, slow=2), estimator=ESTIMATOR, now_s=0.0)
+    assert (part.worker_hours, part.accelerator_hours) == (-2.0, -2.0)
+
+
 def test_hours_are_charged_by_the_speed_of_the_job_s_own_kind() -> None:
     """It was seen to differ: on the slow type it is as fast as on the fast one, where its kind is four times slower."""
     rows = [("mlp", "fast", 10.0), ("mlp", "slow", 2.5), ("mlp#j1", "fast", 10.0), ("mlp#j1", "slow", 10.0)]

@@ -92,12 +92,12 @@ class Part:
             self.lease_node_boottime_s = node_boottime_s
             self.lease_boottime_s = max(self.lease_boottime_s, node_boottime_s - offset_s)
 
-    def lose(self, message: str) -> None:
-        """End the part as lost; if its node never showed it, it did not start and counts as preempted."""
+    def lose(self, message: str, *, is_absent: bool = False) -> None:
+        """End the part as lost; as preempted if it `is_absent` on its node, or was never seen by who launched it."""
         self.state, self.has_more, self.is_silent = GangState.ENDED, False, True
         self.ended_boottime_s = self.ended_boottime_s or machine.boottime_s()
-        outcome = GangOutcome.LOST if self.is_known else GangOutcome.PREEMPTED
-        self.exit = GangExit(outcome=outcome, message=message)
+        may_have_run = self.is_known or (self.live_boottime_s is not None and not is_absent)
+        self.exit = GangExit(outcome=GangOutcome.LOST if may_have_run else GangOutcome.PREEMPTED, message=message)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -308,7 +308,7 @@ class NodesGang:
                 doubtful += [] if is_past else [part]
                 part.lose(gone.get(part.node, f"node {part.node} did not report how it ended"))
             elif not has_ended and part.is_foreign and not part.is_known and has_answered(part.node):
-                part.lose(f"node {part.node} does not have its part")
+                part.lose(f"node {part.node} does not have its part", is_absent=True)
         if any(part.is_silent or _failed(part.exit) for part in self.parts.values()):
             self.is_stopping, self.reason = True, self.reason or "another part of the gang failed"
         if all(part.is_over for part in self.parts.values()):

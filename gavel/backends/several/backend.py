@@ -18,6 +18,7 @@ from gavel.backends.folder_backend import answering, logged
 from gavel.backends.gang import GangKey
 from gavel.backends.several import link_speeds
 from gavel.backends.several.calls import Calls, CallThread
+from gavel.backends.several.clock_offset import ahead_s
 from gavel.backends.several.copies import Copies, copy_threads
 from gavel.backends.several.held import HeldLaunches
 from gavel.backends.several.link import Link
@@ -76,7 +77,7 @@ class SeveralBackend:
         self._copies = Copies(checkpoints, LinkSpeeds(self._lock.path / link_speeds.FILE), outputs, copying())
         now_s = clock.now_s()
         self._links = {
-            name: Link(Region(name, open_, calls_of(name)), kind, now_s, silent_limit_s)
+            name: Link(Region(name, open_, calls_of(name), clock), kind, now_s, silent_limit_s)
             for name, (kind, open_) in regions.items()
         }
         self._merged: tuple[tuple[Cluster, ...], Cluster] = ((), Cluster())
@@ -160,7 +161,7 @@ class SeveralBackend:
             if answer is None:
                 continue
             if answer.seen is not None:
-                link.put(answer.seen, now_s)
+                link.put(answer.seen, now_s, answer.ahead_s)
             if answer.refused is not None:
                 refused = answer.refused
                 log.warning("instruction.refused", region=name, error=str(refused))
@@ -183,16 +184,16 @@ class SeveralBackend:
     def _gangs_of(self, link: Link, now_s: float) -> Iterable[GangSeen]:
         """Return the gangs of a region: as it shows them, else as they were last seen, until their leases are over."""
         name = link.region.name
-        gangs = link.take_gangs()
+        gangs = link.take_gangs(ahead_s(self._clock))
         if gangs is not None:
             self._where.update(name, gangs)
             return gangs
         recorded = [each for each in self._where if each.region == name and not each.is_forgotten]
         if link.is_reached(now_s):
-            return [each.unheard() for each in recorded]
-        why = link.region.problem
+            return [self._where.unheard(each) for each in recorded]
+        why, may_live = link.region.problem, self._where.may_live
         return [
-            each.unheard() if each.has_ended or self._where.may_live(each) else self._where.lost(each, why)
+            self._where.unheard(each) if each.has_ended or may_live(each) else self._where.lost(each, why)
             for each in recorded
         ]
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gavel.backends.gang import GangKey
+from gavel.backends.several.clock_offset import by_clock
 from gavel.backends.several.names import outer, outer_cluster, outer_gang, outer_resources
 from gavel.backends.several.region import Region
 from gavel.types import Cluster, EphemeralResource, GangSeen, Observation, Report
@@ -28,6 +29,7 @@ class Link:
         self.cordons: Mapping[str, bool] = {}
         self._own_cluster = Cluster()  # as its backend names nodes and workers
         self._gangs: tuple[GangSeen, ...] | None = None  # of an observation that was not merged yet
+        self._ahead_s = 0.0  # of the clock by which these were seen
 
     def is_reached(self, now_s: float) -> bool:
         """Return whether it has answered lately."""
@@ -40,9 +42,12 @@ class Link:
     def _is_silent(self, now_s: float) -> bool:
         return now_s - self._heard_at_s >= self._silent_limit_s
 
-    def put(self, seen: Observation, now_s: float) -> None:
-        """Take the observation of its backend; reports of one that was not merged yet are put first."""
-        name = self.region.name
+    def put(self, seen: Observation, now_s: float, ahead_s: float) -> None:
+        """Take the observation of its backend; reports of one that was not merged yet are put first.
+
+        `ahead_s`: how far its clock was ahead of the steady one.
+        """
+        name, self._ahead_s = self.region.name, ahead_s
         self.has_answered, self._heard_at_s = True, now_s
         if seen.cluster is not self._own_cluster:
             self._own_cluster, self.cluster = seen.cluster, outer_cluster(seen.cluster, name)
@@ -52,10 +57,10 @@ class Link:
         earlier = {(each.job_id, each.generation): each.reports for each in self._gangs or ()}
         self._gangs = tuple(_with(earlier, outer_gang(each, name)) for each in seen.gangs)
 
-    def take_gangs(self) -> tuple[GangSeen, ...] | None:
-        """Return the gangs of an observation that was not merged yet, once; None without one."""
+    def take_gangs(self, ahead_s: float) -> tuple[GangSeen, ...] | None:
+        """Return the gangs of an observation that was not merged yet, once, by the clock of now; None without one."""
         gangs, self._gangs = self._gangs, None
-        return gangs
+        return None if gangs is None else tuple(by_clock(each, ahead_s - self._ahead_s) for each in gangs)
 
     def status(self, now_s: float) -> RegionStatus:
         """Return whether the region can be reached, and if not, why and since when; one that may yet answer can."""

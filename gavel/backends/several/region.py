@@ -10,8 +10,10 @@ import structlog
 
 from gavel.backends.nodes.backend import NodesBackend
 from gavel.backends.several.calls import Calls
+from gavel.backends.several.clock_offset import ahead_s
 from gavel.errors import BackendUnavailable, GavelError
 from gavel.ports import (
+    Clock,
     ClusterBackend,
     CordonNode,
     ForgetGang,
@@ -44,10 +46,12 @@ Instructions = tuple[Instruction, ...]
 class Answer:
     """What came of one call: an observation if that was asked for, what could not be delivered, and why not.
 
-    `problem`: why the region cannot be reached. `refused`: what the backend raised for an instruction.
+    `ahead_s`: how far the clock of the instants in `seen` was ahead of the steady one. `problem`: why the region cannot
+    be reached. `refused`: what the backend raised for an instruction.
     """
 
     seen: Observation | None = None
+    ahead_s: float = 0.0
     unsent: Instructions = ()
     problem: str = ""
     refused: Exception | None = None
@@ -61,8 +65,8 @@ class Region:
     `notes`.
     """
 
-    def __init__(self, name: str, open_: Opening, calls: Calls) -> None:
-        self.name = name
+    def __init__(self, name: str, open_: Opening, calls: Calls, clock: Clock) -> None:
+        self.name, self._clock = name, clock
         self.problem = ""  # why the last call failed; "" if it did not
         self._open = open_
         self._calls = calls
@@ -135,7 +139,8 @@ class Region:
             _deliver(backend, late)
             if instructions:
                 backend.execute(instructions)
-            return Answer(seen=backend.observe() if observes else None)
+            seen = backend.observe() if observes else None
+            return Answer(seen=seen, ahead_s=ahead_s(self._clock))
         except (BackendUnavailable, OSError) as problem:
             return Answer(unsent=todo, problem=str(problem))
         except GavelError as refused:

@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from gavel.backends import machine
 from gavel.backends.gang import GangKey
+from gavel.backends.several.clock_offset import ahead_s, by_clock
 from gavel.ports import Clock, LaunchGang
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId, RoundRecord
 
@@ -25,8 +26,9 @@ FILE_BYTES = 1 << 30
 class Whereabout:
     """A gang that was launched in a region. `until_s`: the end of its lease as it was last sent, by the steady clock.
 
-    `wall_until_s` is the same by the wall clock then. `seen` is what the region last told of it; None: nothing yet.
-    `is_forgotten`: its end is committed, and the region has not heard of that yet.
+    `wall_until_s` is the same by the wall clock then. `seen` is what the region last told of it, when the clock was
+    `seen_ahead_s` ahead of the steady one; None: nothing yet. `is_forgotten`: its end is committed, and the region has
+    not heard of that yet.
     """
 
     job_id: JobId
@@ -37,6 +39,7 @@ class Whereabout:
     until_s: float
     wall_until_s: float
     seen: GangSeen | None = None
+    seen_ahead_s: float = 0.0
     is_forgotten: bool = False
 
     @property
@@ -55,10 +58,11 @@ class Whereabout:
         """Return whether the region has shown the gang as ended, lost ones included."""
         return self.seen is not None and self.seen.state is GangState.ENDED
 
-    def unheard(self) -> GangSeen:
-        """Return the gang as it was last seen, without the reports that were handed over then."""
+    def unheard(self, ahead_s: float) -> GangSeen:
+        """Return the gang as it was last seen, by the clock of now, without the reports that were handed over then."""
         if self.seen is not None:
-            return self.seen if self.is_over else replace(self.seen, reports=())
+            seen = by_clock(self.seen, ahead_s - self.seen_ahead_s)
+            return seen if self.is_over else replace(seen, reports=())
         return GangSeen(
             job_id=self.job_id,
             generation=self.generation,
@@ -139,7 +143,7 @@ class Whereabouts:
             self._put(replace(gang, until_s=until_s, wall_until_s=expires_at_s))
 
     def _by_steady_clock(self, at_s: float) -> float:
-        return self._clock.steady_s() + at_s - self._clock.now_s()
+        return at_s - ahead_s(self._clock)
 
     def update(self, region: str, gangs: Iterable[GangSeen]) -> None:
         """Note which gangs a region has. What it does not have is gone, unless it was lost and may still run."""
@@ -152,7 +156,7 @@ class Whereabouts:
             if recorded is None:
                 self._put(self._unrecorded(seen, region))
             else:  # what is stored of it stays the same
-                self._of_job[key[0]][key[1]] = replace(recorded, seen=seen)
+                self._of_job[key[0]][key[1]] = replace(recorded, seen=seen, seen_ahead_s=ahead_s(self._clock))
 
     def forget(self, key: GangKey) -> None:
         """Show a gang whose end is committed no longer, unless it may still run.
@@ -171,13 +175,17 @@ class Whereabouts:
             )
             self._is_stored = True
 
+    def unheard(self, gang: Whereabout) -> GangSeen:
+        """Return a gang as it was last seen, without the reports that were handed over then."""
+        return gang.unheard(ahead_s(self._clock))
+
     def lost(self, gang: Whereabout, why: str) -> GangSeen:
         """Return a gang of a region that does not answer as ended: its lease is over."""
         message = f"region {gang.region} cannot be reached, and the lease of the gang there is over: {why}"
         return replace(
-            gang.unheard(),
+            self.unheard(gang),
             state=GangState.ENDED,
-            ended_at_s=gang.wall_until_s + self._grace_s + CLOCK_MARGIN_S,
+            ended_at_s=gang.until_s + ahead_s(self._clock) + self._grace_s + CLOCK_MARGIN_S,
             exit=GangExit(outcome=GangOutcome.LOST, message=message),
         )
 
@@ -196,8 +204,9 @@ class Whereabouts:
             accelerator_type=seen.accelerator_type,
             worker_ids=seen.worker_ids,
             until_s=until_s,
-            wall_until_s=self._clock.now_s() + until_s - self._clock.steady_s(),
+            wall_until_s=until_s + ahead_s(self._clock),
             seen=seen,
+            seen_ahead_s=ahead_s(self._clock),
         )
 
     def _put(self, gang: Whereabout) -> None:

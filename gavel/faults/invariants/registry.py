@@ -1,5 +1,6 @@
 """All invariants of a run. I12, that everything ends, is the deadline of the run itself (gavel/faults/world.py)."""
 
+from gavel.faults.invariants.accounted_time import AccountedTime
 from gavel.faults.invariants.acknowledged_submits import AcknowledgedSubmits
 from gavel.faults.invariants.allocations import Allocations
 from gavel.faults.invariants.audit import Audit
@@ -40,4 +41,5 @@ def all_invariants() -> tuple[Invariant, ...]:
         Replicas(),
         Views(),
         Reservations(),
+        AccountedTime(),
     )

@@ -225,26 +225,32 @@ def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[Ga
     """Return the job with the wall time that `gang` has held its workers, up to `until_s` or the gang's end.
 
     The time is added to `received_s`; the part in which one of `partners`, gangs on the same workers, was there
-    as well is added to `shared_s`.
+    as well is added to `shared_s`. Where nobody could look, a gang may turn out to have ended before the time that is
+    accounted for already: what is too much is taken back.
     """
     if gang.generation != job.generation or gang.started_at_s is None:
         return job
     end = until_s if gang.ended_at_s is None else min(until_s, gang.ended_at_s)
     since = max(job.accounted_until_s, gang.started_at_s)
-    if end <= since:
+    is_too_much = gang.ended_at_s is not None and job.gang_started_at_s is not None and end < since
+    if end <= since and not is_too_much:
         return job
-    name, shared = gang.accelerator_type, job.shared_s
-    received = {**job.received_s, name: job.received_s.get(name, 0.0) + end - since}
-    if (both_s := sum(_both_s(each, since, end) for each in partners)) > 0:
-        shared = {**shared, name: shared.get(name, 0.0) + both_s}
+    name, sign, span = gang.accelerator_type, -1 if is_too_much else 1, (min(since, end), max(since, end))
+    both_s = sum(_both_s(each, *span) for each in partners)
     return changed(
         job,
-        received_s=received,
-        shared_s=shared,
+        received_s=_added(job.received_s, name, end - since),
+        shared_s=_added(job.shared_s, name, sign * both_s) if both_s > 0 else job.shared_s,
         accounted_until_s=end,
         started_at_s=gang.started_at_s if job.started_at_s is None else job.started_at_s,
         gang_started_at_s=gang.started_at_s,
     )
+
+
+def _added(
+    so_far: Mapping[AcceleratorType, float], name: AcceleratorType, more_s: float
+) -> dict[AcceleratorType, float]:
+    return {**so_far, name: max(0.0, so_far.get(name, 0.0) + more_s)}
 
 
 def by_clock_of(gang: GangSeen, job: Job) -> Job:
@@ -265,9 +271,14 @@ def by_clock_of(gang: GangSeen, job: Job) -> Job:
     )
 
 
-def accounted_by(job: Job, now_s: float) -> Job:
-    """Return the job, of which no time after now is accounted for: the clock may have been set back."""
-    return changed(job, accounted_until_s=now_s) if job.accounted_until_s > now_s else job
+def accounted_by(job: Job, gang: GangSeen, now_s: float) -> Job:
+    """Return the job, of which no time after now is accounted for: the clock may have been set back.
+
+    If it was since the gang was launched, nothing of the gang is accounted for yet.
+    """
+    if job.accounted_until_s <= now_s:
+        return job
+    return changed(job, accounted_until_s=(gang.started_at_s if job.gang_started_at_s is None else None) or now_s)
 
 
 def _both_s(partner: GangSeen, since: float, end: float) -> float:

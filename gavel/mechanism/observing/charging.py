@@ -34,6 +34,8 @@ def charges(
 ) -> tuple[Usage, ...]:
     """Return the charges by tier for the worker seconds held since `before`, and the gangs lost since then.
 
+    They are negative for what was accounted for too much, since nobody could see that a gang had ended.
+
     An hour on a job's fastest type counts as 1 accelerator hour, on another type as its relative speed. Money is
     charged at the mean price of the type's workers, whatever the speed. Jobs that share a worker pay half each.
     """
@@ -58,7 +60,7 @@ def _newly_held(before: Job | None, after: Job) -> Iterator[_Held]:
     until = worker_s_of(before) if before else {}
     for name, seconds in worker_s_of(after).items():
         held = seconds - until.get(name, 0.0)
-        if held > ROUNDING * seconds:
+        if abs(held) > ROUNDING * max(seconds, until.get(name, 0.0)):
             yield _Held(after, name, held)
 
 

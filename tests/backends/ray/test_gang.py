@@ -234,7 +234,7 @@ def test_a_part_of_an_adopted_gang_is_lost_when_its_lease_is_over(tmp_path: Path
     gang.take("n0", ended(EXITED, 1), 0.0)
     gang.look(0.3, {}, silent, silent)
     assert gang.exit is not None
-    assert gang.exit.outcome is PREEMPTED
+    assert gang.exit.outcome is LOST
 
 
 def test_a_part_that_another_service_launched_is_not_launched_again(tmp_path: Path) -> None:

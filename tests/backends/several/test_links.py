@@ -6,6 +6,7 @@ import pytest
 
 from gavel.backends.several.calls import CallThread
 from gavel.backends.several.region import Region
+from gavel.clock import ManualClock
 from gavel.errors import BackendUnavailable, NotFound
 from gavel.ports import CordonNode, ExtendLease, ForgetGang, KeepCheckpoint, SetResources, StopGang
 from gavel.types import GangOutcome, GangSeen, GangState
@@ -237,7 +238,7 @@ def test_a_backend_at_fault_is_a_region_that_cannot_be_reached() -> None:
     def opened() -> None:
         raise RuntimeError("no such thing")
 
-    region = Region("eu", opened, CallThread("eu"))  # type: ignore[arg-type]
+    region = Region("eu", opened, CallThread("eu"), ManualClock())  # type: ignore[arg-type]
     region.ask()
     assert region.awaited is not None
     region.awaited.result(10.0)
