@@ -328,6 +328,35 @@ def a_gang_that_has_ended_is_never_forgotten() -> Any:
     return instead(RayBackend, "_forget", lambda self, key: None)
 
 
+# --- time -------------------------------------------------------------------------------------------------------
+
+
+@planted
+def time_after_an_end_that_nobody_saw_is_kept() -> Any:
+    original = lifecycle.account_time
+
+    def account_time(job: Job, *args: Any) -> Job:
+        after = original(job, *args)
+        return job if sum(after.received_s.values()) < sum(job.received_s.values()) else after
+
+    return instead(lifecycle, "account_time", account_time)
+
+
+@planted
+def time_is_accounted_for_from_the_start_each_time() -> Any:
+    original = lifecycle.account_time
+
+    def account_time(job: Job, *args: Any) -> Job:
+        return original(replace(job, accounted_until_s=0.0), *args)
+
+    return instead(lifecycle, "account_time", account_time)
+
+
+@planted
+def instants_of_jobs_stay_when_a_clock_is_set() -> Any:
+    return instead(lifecycle, "by_clock_of", lambda gang, job: job)
+
+
 # --- reservations -----------------------------------------------------------------------------------------------
 
 

@@ -61,6 +61,7 @@ KILLED_BY = {
     "a_key_is_forgotten": 3,
     "a_cancellation_is_overwritten": 9,
     "a_request_that_another_part_of_the_process_has_read_is_overlooked": 92,
+    "time_after_an_end_that_nobody_saw_is_kept": 43,
 }
 """Seeds that notice a bug, for the small profile; the full one searches for one for each bug."""
 SEARCHED = PLANTED.keys() - SURVIVORS.keys() - NOTICED_IN.keys()

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from gavel.backends.gang import GangKey
 from gavel.faults.invariants.base import Commit, Evidence, Invariant
 from gavel.faults.shard import SimulatedShard
 from gavel.mechanism.jobs.events import EventKind
@@ -48,12 +49,16 @@ class AccountedTime(Invariant):
 
     def __init__(self) -> None:
         self._held: dict[JobId, dict[int, _Held]] = {}
+        self._live: dict[tuple[str, GangKey], _Held] = {}
 
     def after_change(self, evidence: Evidence) -> None:
-        """Note which parts of gangs have begun and ended."""
+        """Note which parts of gangs have begun, and which have ended or are forgotten."""
+        now_s, were_live, self._live = evidence.schedule.now_s, self._live, {}
         for node in evidence.nodes:
             for shard in node.shards.values():
-                self._note(node.name, shard, evidence.schedule.now_s)
+                self._note(node.name, shard, now_s)
+        for node_name, key in were_live.keys() - self._live.keys():
+            were_live[node_name, key].ended_s.setdefault(node_name, now_s)
 
     def _note(self, node: str, shard: SimulatedShard, now_s: float) -> None:
         job_id, generation = shard.launch.key
@@ -61,9 +66,9 @@ class AccountedTime(Invariant):
         workers, parts = len(launch.instruction.worker_ids), len(set(launch.node_of_rank))
         gang = of_job.setdefault(generation, _Held(workers=workers, parts=parts))
         gang.began_s.setdefault(node, now_s)
-        if not shard.is_live:
-            gang.ended_s.setdefault(node, now_s)
-            gang.is_remembered = gang.is_remembered and shard.started_s is not None
+        if shard.is_live:
+            self._live[node, shard.launch.key] = gang
+        gang.is_remembered = gang.is_remembered and shard.started_s is not None
 
     def after_commit(self, evidence: Evidence, commit: Commit) -> None:
         """Note how gangs have ended in the eyes of the service."""

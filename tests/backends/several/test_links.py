@@ -144,6 +144,23 @@ def test_a_wall_clock_that_is_set_ahead_ends_no_lease_of_a_cut_region(
     assert state(services, "j0", 2) is GangState.RUNNING and services.lines["us"].live() == {"j0"}
 
 
+@CUT
+def test_what_is_shown_of_a_cut_region_follows_a_clock_that_is_set_ahead(services: Services, cut: State) -> None:
+    """Else the gang would seem to have run for an hour, and its job would be charged for that."""
+    launch(services, 0, "eu", lasts_s=60.0)
+    services.clock.advance(5.0)
+    before = gang_of(services, "j0")
+    assert before is not None and before.started_at_s is not None
+    silence(services, "eu", cut)
+    services.clock.step(3600.0)
+    shown = gang_of(services, "j0")
+    assert shown is not None and shown.started_at_s == pytest.approx(before.started_at_s + 3600.0)
+    services.clock.advance(60.0 + GRACE_S + MARGIN_S)
+    lost = gang_of(services, "j0")
+    assert lost is not None and lost.ended_at_s is not None and lost.started_at_s == shown.started_at_s
+    assert lost.ended_at_s - lost.started_at_s == pytest.approx(60.0 + GRACE_S + MARGIN_S, abs=1.0)
+
+
 def test_a_gang_that_is_held_ends_with_its_lease_and_when_it_is_stopped(services: Services) -> None:
     launch(services, 0, "eu")
     launch(services, 1, "eu")
