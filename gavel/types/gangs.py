@@ -117,7 +117,8 @@ class GangSeen:
 
     `endpoint` is the HOST:PORT of a replica of a service whose readiness check passes; "": it does not, or is none.
     `load`: of a replica, if it counts its requests; None: nothing is known of them. `checkpoint_left`: the checkpoint
-    that it was to begin with is gone, and this older one is left, "" if none is; None: nobody missed it.
+    that it was to begin with is gone, and this older one is left, "" if none is; None: nobody missed it. `is_silent`: a
+    lost gang of which a node has not told that it ended: where only the network is cut, it runs on.
     """
 
     job_id: JobId
@@ -133,6 +134,7 @@ class GangSeen:
     endpoint: str = ""
     load: Load | None = None
     checkpoint_left: str | None = None
+    is_silent: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -345,8 +345,7 @@ class NodesBackend(FolderBackend):
         return (gang for gang in self._gangs.values() if gang.state is GangState.RUNNING)
 
     def _seen(self, gang: NodesGang, now_s: float) -> GangSeen:
-        fresh, gang.fresh = gang.fresh, []
-        is_ended = gang.state is GangState.ENDED
+        (fresh, gang.fresh), is_ended = (gang.fresh, []), gang.state is GangState.ENDED
         return GangSeen(
             job_id=gang.instruction.job_id,
             generation=gang.instruction.generation,
@@ -360,6 +359,7 @@ class NodesBackend(FolderBackend):
             waiting_for=self._waiting_for(gang, now_s) if gang.state is GangState.WAITING else "",
             endpoint=gang.endpoint,
             load=gang.load,
+            is_silent=any(part.is_silent for part in gang.parts.values()),
         )
 
     def _waiting_for(self, gang: NodesGang, now_s: float) -> str:

@@ -49,9 +49,8 @@ class Whereabout:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the region has told that nothing of the gang runs; a lost one may run where it is cut off."""
-        exit_ = self.seen.exit if self.seen else None
-        return exit_ is not None and exit_.outcome is not GangOutcome.LOST
+        """Return whether the region has told that nothing of it runs; a silent one may run where it is cut off."""
+        return self.seen is not None and self.seen.exit is not None and not self.seen.is_silent
 
     @property
     def is_over(self) -> bool:
@@ -187,6 +186,7 @@ class Whereabouts:
             state=GangState.ENDED,
             ended_at_s=gang.until_s + ahead_s(self._clock) + self._grace_s + CLOCK_MARGIN_S,
             exit=GangExit(outcome=GangOutcome.LOST, message=message),
+            is_silent=True,
         )
 
     def _unrecorded(self, seen: GangSeen, region: str) -> Whereabout:

@@ -144,6 +144,17 @@ def test_a_wall_clock_that_is_set_ahead_ends_no_lease_of_a_cut_region(
     assert state(services, "j0", 2) is GangState.RUNNING and services.lines["us"].live() == {"j0"}
 
 
+def test_a_lost_gang_of_which_its_region_tells_that_it_ended_holds_up_no_other(services: Services) -> None:
+    """Only one of which nobody tells may run until its lease is over."""
+    launch(services, 0, "eu", lasts_s=600.0)
+    services.seen()
+    services.lines["eu"].cluster.lose_node("node-0")
+    lost = gang_of(services, "j0")
+    assert lost is not None and lost.exit is not None and lost.exit.outcome is GangOutcome.LOST
+    launch(services, 0, "us", generation=2, lasts_s=600.0)
+    assert state(services, "j0", 2) is GangState.RUNNING
+
+
 @CUT
 def test_what_is_shown_of_a_cut_region_follows_a_clock_that_is_set_ahead(services: Services, cut: State) -> None:
     """Else the gang would seem to have run for an hour, and its job would be charged for that."""
