@@ -57,6 +57,7 @@ class LocalGang:
         self.exit: GangExit | None = None
         self.started_boottime_s: float | None = None
         self.ended_boottime_s: float | None = None
+        self._live_boottime_s = 0.0  # when its supervisor was there last
         self.reports = ReportReader(
             job_files(directory) / "reports.jsonl",
             generation=instruction.generation,
@@ -221,6 +222,7 @@ class LocalGang:
                 raise FileNotFoundError(f"{self._home} was removed or replaced")
             self._look_for_start()
             if self._is_supervised():  # before the exit is read, which the supervisor writes while it lives
+                self._live_boottime_s = machine.boottime_s()
                 self._check_overdue()
             else:
                 self._take_end()
@@ -307,7 +309,7 @@ class LocalGang:
         if self.reports.malformed:
             message = f"{message}; {self.reports.malformed} malformed reports were ignored".removeprefix("; ")
         self.exit = replace(ended.exit, message=message)
-        self.ended_boottime_s = ended.boottime_s
+        self.ended_boottime_s = max(ended.boottime_s, self._live_boottime_s)  # a job may write that it ended long ago
         self.state = GangState.ENDED
 
     def _kill(self) -> bool:

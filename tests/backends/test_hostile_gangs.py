@@ -77,6 +77,22 @@ def test_a_gang_that_spoils_its_files_is_lost_alone(harness: LocalHarness, spoil
     harness.wait_until(is_in(GangState.RUNNING, "bad", generation=2))
 
 
+def test_a_gang_that_writes_that_it_ended_long_ago_ended_when_it_was_last_there(harness: LocalHarness) -> None:
+    """Else its job would have the time back that it has held its workers."""
+    harness.backend.execute(script(harness, IDLES))
+    harness.wait_until(is_in(GangState.RUNNING, "j1"))
+    home = directory(harness, "j1")
+    eventually((home / "started.json").exists)
+    harness.wait_until(lambda seen: harness.now_s() > (seen.gangs[0].started_at_s or harness.now_s()) + 1.0)
+    there_s = harness.now_s()
+    forged = '{"outcome": "exited", "exit_code": 1, "message": "", "log_tail": "", "boottime_s": 1}'
+    (home / "exit.json").write_text(forged)
+    harness.backend.observe()
+    os.kill(int(machine.read_json(str(home / "supervisor.json"))["pid"]), signal.SIGKILL)
+    seen = harness.wait_until(is_in(GangState.ENDED, "j1"))
+    assert seen.gangs[0].ended_at_s is not None and seen.gangs[0].ended_at_s > there_s - 0.1
+
+
 @pytest.mark.full
 def test_a_forged_start_does_not_end_the_look_at_others(harness: LocalHarness) -> None:
     harness.backend.execute([*script(harness, IDLES, "b-0", job_id="good"), *script(harness, IDLES, job_id="bad")])

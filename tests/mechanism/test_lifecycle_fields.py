@@ -340,19 +340,16 @@ def test_time_after_the_end_of_a_gang_that_nobody_saw_is_taken_back() -> None:
     assert account_time(replace(before, received_s={"fast": 1.0}), a_gang(until_s=14.0), 31.0).received_s["fast"] == 0
 
 
-def test_nothing_is_taken_back_of_a_gang_of_which_nothing_is_accounted_for() -> None:
+def test_a_gang_of_which_nothing_is_accounted_for_counts_from_its_start_whatever_clock_has_launched_it() -> None:
     job = replace(LEASED, received_s={"fast": 5.0}, accounted_until_s=30.0)
-    assert account_time(job, a_gang(until_s=14.0), 31.0) is job
+    assert account_time(job, a_gang(until_s=14.0), 31.0).received_s == {"fast": 9.0}
+    assert account_time(job, a_gang(), 12.0).received_s == {"fast": 7.0}
 
 
 def test_no_time_after_now_is_accounted_for() -> None:
-    """Of a gang that is new, nothing is: it was launched before the clock was set back."""
-    job = replace(LEASED, accounted_until_s=90.0, gang_started_at_s=10.0)
-    assert accounted_by(job, a_gang(), 20.0) == replace(job, accounted_until_s=20.0)
-    assert accounted_by(job, a_gang(), 90.0) is job
-    new = replace(job, gang_started_at_s=None)
-    assert accounted_by(new, a_gang(since_s=12.0), 20.0) == replace(new, accounted_until_s=12.0)
-    assert accounted_by(new, a_gang(since_s=None), 20.0) == replace(new, accounted_until_s=20.0)
+    job = replace(LEASED, accounted_until_s=10.0)
+    assert accounted_by(job, 9.0) == replace(job, accounted_until_s=9.0)
+    assert accounted_by(job, 10.0) is job
 
 
 def test_time_without_a_partner_is_shared_with_nobody() -> None:

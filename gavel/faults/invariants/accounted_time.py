@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 
 from gavel.backends.gang import GangKey
+from gavel.clock import SLOWED
 from gavel.faults.invariants.base import Commit, Evidence, Invariant
 from gavel.faults.shard import SimulatedShard
 from gavel.mechanism.jobs.events import EventKind
@@ -39,7 +40,7 @@ class _Held:
         """The least that has to be: nothing, if nobody can say when it began and ended, or if it never was whole."""
         held_s = min(self.ended_s.values()) - max(self.began_s.values())
         is_known = self.is_told and self.is_remembered and len(self.began_s) == self.parts
-        return self.workers * max(0.0, held_s * (1 - DRIFT) - LOOKED_S) if is_known else 0.0
+        return self.workers * max(0.0, held_s * (SLOWED - DRIFT) - LOOKED_S) if is_known else 0.0
 
 
 class AccountedTime(Invariant):

@@ -231,8 +231,9 @@ def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[Ga
     if gang.generation != job.generation or gang.started_at_s is None:
         return job
     end = until_s if gang.ended_at_s is None else min(until_s, gang.ended_at_s)
-    since = max(job.accounted_until_s, gang.started_at_s)
-    is_too_much = gang.ended_at_s is not None and job.gang_started_at_s is not None and end < since
+    is_new = job.gang_started_at_s is None  # nothing of it is accounted for, whatever the clock that launched it said
+    since = gang.started_at_s if is_new else max(job.accounted_until_s, gang.started_at_s)
+    is_too_much = gang.ended_at_s is not None and not is_new and end < since
     if end <= since and not is_too_much:
         return job
     name, sign, span = gang.accelerator_type, -1 if is_too_much else 1, (min(since, end), max(since, end))
@@ -271,14 +272,9 @@ def by_clock_of(gang: GangSeen, job: Job) -> Job:
     )
 
 
-def accounted_by(job: Job, gang: GangSeen, now_s: float) -> Job:
-    """Return the job, of which no time after now is accounted for: the clock may have been set back.
-
-    If it was since the gang was launched, nothing of the gang is accounted for yet.
-    """
-    if job.accounted_until_s <= now_s:
-        return job
-    return changed(job, accounted_until_s=(gang.started_at_s if job.gang_started_at_s is None else None) or now_s)
+def accounted_by(job: Job, now_s: float) -> Job:
+    """Return the job, of which no time after now is accounted for: the clock may have been set back."""
+    return changed(job, accounted_until_s=now_s) if job.accounted_until_s > now_s else job
 
 
 def _both_s(partner: GangSeen, since: float, end: float) -> float:

@@ -190,9 +190,9 @@ class _JobUpdates:
         tick.events.extend(notes_of(job, gang, tick.now_s))
         after = self._isolated(after, after.steps_reported - job.steps_reported)
         end = self._weighed_here(after, gang, lifecycle.ended(after, gang, tick.now_s))
-        if end is not None or (after is not job and job.state is JobState.LEASED) or _ended_otherwise(job, gang):
+        if end is not None or (after is not job and job.state is JobState.LEASED) or _ended_before(job, gang):
             partners = self.colocated.get((gang.job_id, gang.generation), ())
-            after = lifecycle.account_time(lifecycle.accounted_by(after, gang, tick.now_s), gang, tick.now_s, partners)
+            after = lifecycle.account_time(lifecycle.accounted_by(after, tick.now_s), gang, tick.now_s, partners)
         if end is not None:
             cost_s = switch_costs.measured_s(after, gang)
             if cost_s is not None:
@@ -384,8 +384,8 @@ class _JobUpdates:
         return {job.id: each for job, each in zip(jobs, rates, strict=True)}
 
 
-def _ended_otherwise(job: Job, gang: GangSeen) -> bool:
-    """Return True if a gang that was taken for lost says that it had ended, and when, which is not as was accounted."""
+def _ended_before(job: Job, gang: GangSeen) -> bool:
+    """Return True if a gang that was taken for lost says that it had ended before the time that was accounted for."""
     if gang.exit is None or gang.exit.outcome is GangOutcome.LOST or gang.ended_at_s is None:
         return False
-    return abs(gang.ended_at_s - job.accounted_until_s) >= lifecycle.CLOCK_SET_S
+    return gang.ended_at_s <= job.accounted_until_s - lifecycle.CLOCK_SET_S

@@ -89,7 +89,7 @@ class Scheduled:
         folder = harness.folder
         self.store = SqlStore(f"sqlite:///{folder}/gavel.db")
         self.store.put_tier(Tier(name="gold"), expected_version=None, by="test", now_s=harness.now_s())
-        settings = Settings(round_duration_s=6.0, lease_grace_s=GRACE_S, lost_backoff_s=0.0, regions={})
+        settings = Settings(round_duration_s=12.0, lease_grace_s=GRACE_S, lost_backoff_s=0.0, regions={})
         self.driver = Driver(
             store=self.store,
             backend=harness.backend,
