@@ -125,7 +125,9 @@ class Driver:
             snapshot = self._in_time(self._store.snapshot(), now_s)
             tick = Tick.of(now_s, seen, snapshot, self._index)
             tick.disk = self._disk()
-            tick.over = self._round_times.over(self._clock.steady_s(), lease_grace_s=self._settings.lease_grace_s)
+            tick.rounds_over = self._round_times.over(
+                self._clock.steady_s(), lease_grace_s=self._settings.lease_grace_s
+            )
             self._take_observation(tick)  # 2. what that means for nodes, jobs and estimates
             apply_commands(tick)  # 3. what was asked for
             self._due_at_s = min(self._due_at_s, tend_services(tick))
@@ -302,7 +304,7 @@ class Driver:
             nodes=tick.nodes,
             sent=self._exchange.sent,
             leases_last_sessions=self._settings.backend == "local",
-            over=tick.over,
+            over=tick.rounds_over,
         )
         if tick.disk.low:
             decision = replace(decision, launches=())

@@ -67,7 +67,7 @@ class Tick:
     audit: list[AuditEntry] = field(default_factory=list)
     instructions: list[Instruction] = field(default_factory=list)
     held: Mapping[JobId, tuple[Reason, str]] = field(default_factory=dict)  # why no round may serve them
-    over: frozenset[int] = frozenset()  # stored rounds none of whose gangs can run any more
+    rounds_over: frozenset[int] = frozenset()  # stored rounds none of whose gangs can run any more
     disk: DiskState = field(default_factory=DiskState)
     wanting: list[Job] = field(default_factory=list)  # that a round may serve now, the next one first
     startup_times: tuple[StartupTimes, ...] = ()

@@ -344,6 +344,8 @@ def test_a_gang_of_which_nothing_is_accounted_for_counts_from_its_start_whatever
     job = replace(LEASED, received_s={"fast": 5.0}, accounted_until_s=30.0)
     assert account_time(job, a_gang(until_s=14.0), 31.0).received_s == {"fast": 9.0}
     assert account_time(job, a_gang(), 12.0).received_s == {"fast": 7.0}
+    forged = a_gang(since_s=-1e6)
+    assert account_time(replace(job, accounted_until_s=100.0), forged, 110.0).received_s == {"fast": 75.0}
 
 
 def test_no_time_after_now_is_accounted_for() -> None:

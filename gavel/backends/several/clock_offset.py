@@ -2,10 +2,9 @@
 
 from dataclasses import replace
 
+from gavel.clock import STEP_S
 from gavel.ports import Clock
 from gavel.types import GangSeen
-
-CLOCK_SET_S = 1.0  # seconds; by less a clock is only kept right
 
 
 def ahead_s(clock: Clock) -> float:
@@ -15,7 +14,7 @@ def ahead_s(clock: Clock) -> float:
 
 def by_clock(gang: GangSeen, set_by_s: float) -> GangSeen:
     """Return the gang with its instants by a clock that was set so many seconds ahead since it was seen."""
-    if abs(set_by_s) < CLOCK_SET_S:
+    if abs(set_by_s) < STEP_S:
         return gang
     started_s, ended_s = (None if each is None else each + set_by_s for each in (gang.started_at_s, gang.ended_at_s))
     return replace(gang, started_at_s=started_s, ended_at_s=ended_s)

@@ -28,6 +28,7 @@ from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
 MEASURED = ("startup_s", "restore_s", "checkpoint_s", "checkpoint_bytes", "checkpoint_every_s")  # once in a while
+LAUNCH_CLOCK_S = 60.0  # by how much a gang may start before its launch, by two clocks: a job may forge its start
 CLOCK_SET_S = 5.0  # by how much the start of a gang changes at least if the clock was set
 METRIC_NAMES_MAX = 64  # that a job shows; a report has at most 16
 
@@ -231,8 +232,10 @@ def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[Ga
     if gang.generation != job.generation or gang.started_at_s is None:
         return job
     end = until_s if gang.ended_at_s is None else min(until_s, gang.ended_at_s)
-    is_new = job.gang_started_at_s is None  # nothing of it is accounted for, whatever the clock that launched it said
-    since = gang.started_at_s if is_new else max(job.accounted_until_s, gang.started_at_s)
+    is_new = (
+        job.gang_started_at_s is None
+    )  # nothing of it is accounted for: the clock may have been set since its launch
+    since = max(job.accounted_until_s - (LAUNCH_CLOCK_S if is_new else 0.0), gang.started_at_s)
     is_too_much = gang.ended_at_s is not None and not is_new and end < since
     if end <= since and not is_too_much:
         return job

@@ -165,7 +165,7 @@ class _JobUpdates:
         if not unseen:
             return []
         tick = self.tick
-        away = gangs_away(tick.round_plans, tick.seen.cluster, tick.over)
+        away = gangs_away(tick.round_plans, tick.seen.cluster, tick.rounds_over)
         unseen = [job for job in unseen if (job.id, job.generation) not in away]
         return [job for job in unseen if not (self._may_start(job) and (job.id, job.generation) in self._planned)]
 
