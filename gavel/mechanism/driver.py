@@ -26,8 +26,9 @@ from gavel.mechanism.jobs.infeasibility import ruled_out
 from gavel.mechanism.jobs.sizes import sizes_taken
 from gavel.mechanism.observing.accounting import count_kept, received
 from gavel.mechanism.observing.charging import charges
+from gavel.mechanism.observing.colocation import colocated
 from gavel.mechanism.observing.metric_points import metric_points
-from gavel.mechanism.observing.observation import apply_observation, colocated, learned
+from gavel.mechanism.observing.observation import apply_observation, learned
 from gavel.mechanism.observing.sessions import LastUse, look_at_sessions
 from gavel.mechanism.planning import timing
 from gavel.mechanism.planning.backfill import backfill, gap_of
@@ -181,7 +182,8 @@ class Driver:
 
     def _take_observation(self, tick: Tick) -> None:
         tick.nodes = nodes.look(tick.snapshot.nodes, tick.seen)
-        estimator = learned(tick, self._layout, self._estimator)
+        on_same_workers = colocated(tick.seen.gangs)
+        estimator = learned(tick, self._layout, self._estimator, on_same_workers)
         self._has_new_estimates = self._has_new_estimates or estimator is not self._estimator
         self._estimator = estimator
         apply_observation(
@@ -191,7 +193,7 @@ class Driver:
             lost_retries=self._settings.lost_retries,
             lost_backoff_s=self._settings.lost_backoff_s,
             start_limit_s=self._settings.start_limit_s,
-            colocated=colocated(tick.seen.gangs),
+            colocated=on_same_workers,
         )
         self._due_at_s = look_at_sessions(tick, self._last_use)
         self._decider.learn_costs(tick)

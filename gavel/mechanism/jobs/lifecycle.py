@@ -240,7 +240,7 @@ def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[Ga
     if end <= since and not is_too_much:
         return job
     name, sign, span = gang.accelerator_type, -1 if is_too_much else 1, (min(since, end), max(since, end))
-    both_s = sum(_both_s(each, *span) for each in partners)
+    both_s = sum(held_within_s(each, *span) for each in partners)
     return changed(
         job,
         received_s=_added(job.received_s, name, end - since),
@@ -280,12 +280,12 @@ def accounted_by(job: Job, now_s: float) -> Job:
     return changed(job, accounted_until_s=now_s) if job.accounted_until_s > now_s else job
 
 
-def _both_s(partner: GangSeen, since: float, end: float) -> float:
-    """Seconds of [since, end) in which the partner held its workers."""
-    if partner.started_at_s is None:
+def held_within_s(gang: GangSeen, since: float, end: float) -> float:
+    """Return the seconds of [since, end) in which a gang held its workers."""
+    if gang.started_at_s is None:
         return 0.0
-    until = end if partner.ended_at_s is None else min(end, partner.ended_at_s)
-    return max(0.0, until - max(since, partner.started_at_s))
+    until = end if gang.ended_at_s is None else min(end, gang.ended_at_s)
+    return max(0.0, until - max(since, gang.started_at_s))
 
 
 def weighed(job: Job, end: Ended, *, retries: int, backoff_s: float) -> Ended:

@@ -1,6 +1,6 @@
 """Applies an observation: to the jobs, by the table of their lifecycle, and to the estimates of throughputs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -20,6 +20,7 @@ from gavel.mechanism.observing.accounting import (
     silence_of,
     without_lost,
 )
+from gavel.mechanism.observing.colocation import Colocated, partner_of
 from gavel.mechanism.observing.notes import notes_of
 from gavel.mechanism.observing.served import Served
 from gavel.mechanism.planning import switch_costs
@@ -38,52 +39,32 @@ from gavel.types import (
     Job,
     JobId,
     JobState,
+    Measurement,
     Reason,
-    WorkerId,
     in_region,
     plain_type,
 )
 from gavel.types.copying import changed
 
 
-def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator) -> ThroughputEstimator:
+def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator, colocated: Colocated) -> ThroughputEstimator:
     """Return the estimator with the measurements in the new reports of gangs; the same object if there are none."""
-    partners = _partners(tick)
     round_s = max((plan.ends_at_s - plan.starts_at_s for plan in tick.round_plans), default=inf)
-    measured = [
-        measurement
-        for gang in tick.seen.gangs
-        if gang.reports or gang.job_id in partners
-        if (job := tick.jobs.get(gang.job_id)) is not None and gang.generation == job.generation
-        for measurement in (
-            *measurements_of(job, gang, layout, partners.get(job.id)),
-            *silence_of(job, gang, layout, partners.get(job.id), now_s=tick.now_s, round_s=round_s),
-        )
-    ]
+    measured: list[Measurement] = []
+    for gang in tick.seen.gangs:
+        others, job = colocated.get((gang.job_id, gang.generation), ()), tick.jobs.get(gang.job_id)
+        if not (gang.reports or others) or job is None or gang.generation != job.generation:
+            continue
+        partner = _kind_beside(tick, gang, others)
+        measured += measurements_of(job, gang, layout, partner)
+        measured += silence_of(job, gang, layout, partner, now_s=tick.now_s, round_s=round_s)
     return estimator.learn(measured) if measured else estimator
 
 
-def _partners(tick: Tick) -> dict[JobId, str]:
-    """The kind of the other job, for each job whose gang shares its workers with another gang (job ID -> kind)."""
-    first: dict[WorkerId, Job] = {}
-    partners = {}
-    for gang in tick.seen.gangs:
-        job = tick.jobs.get(gang.job_id)
-        if job is None or gang.state is not GangState.RUNNING or not gang.worker_ids:
-            continue
-        other = first.setdefault(gang.worker_ids[0], job)
-        if other is not job:
-            partners[job.id], partners[other.id] = other.spec.kind, job.spec.kind
-    return partners
-
-
-def colocated(gangs: Iterable[GangSeen]) -> dict[tuple[JobId, int], list[GangSeen]]:
-    """Return the gangs on the same workers as each gang, by job and generation; those that are alone are left out."""
-    on: dict[tuple[WorkerId, ...], list[GangSeen]] = {}
-    for gang in gangs:
-        on.setdefault(gang.worker_ids, []).append(gang)
-    several = (there for workers, there in on.items() if workers and len(there) > 1)
-    return {(g.job_id, g.generation): [each for each in there if each is not g] for there in several for g in there}
+def _kind_beside(tick: Tick, gang: GangSeen, others: Sequence[GangSeen]) -> str | None:
+    """The kind of the job beside which a gang did what it reports, if there was one."""
+    partner = partner_of(gang, [each for each in others if each.job_id in tick.jobs], tick.now_s) if others else None
+    return tick.jobs[partner.job_id].spec.kind if partner else None
 
 
 def apply_observation(
@@ -94,7 +75,7 @@ def apply_observation(
     lost_retries: int,
     lost_backoff_s: float,
     start_limit_s: float,
-    colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]],
+    colocated: Colocated,
 ) -> None:
     """Change the tick's jobs by what was observed: the reports and the ends of gangs, and gangs that are missing.
 
@@ -129,7 +110,7 @@ class _JobUpdates:
     lost_retries: int
     lost_backoff_s: float
     start_limit_s: float
-    colocated: Mapping[tuple[JobId, int], Sequence[GangSeen]]
+    colocated: Colocated
     served: Served  # until now
 
     def apply(self) -> None:
