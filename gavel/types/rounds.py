@@ -14,6 +14,8 @@ from gavel.types.needs import NO_NEEDS, Needs, Used
 Planner = Literal["lag", "published", "published_shuffled"]
 """How a round's gangs are chosen: by their lags, or as published (docs/rounds.md)."""
 
+LOST_MARGIN_S = 1.0  # after a lease and its grace: the clocks of two machines drift apart
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
@@ -146,6 +148,10 @@ class RoundRecord:
     switch_cost_s: Mapping[str, float] = field(default_factory=dict)
     unreported_s: Mapping[str, float] = field(default_factory=dict)
     inputs: PlanInputs | None = None
+
+    def lasts_s(self, until_s: float) -> float:
+        """Return the seconds from when the round was planned until then: both are by one clock, whoever planned it."""
+        return until_s - self.problem.now_s
 
 
 def largest_lag(lag_rounds: Mapping[tuple[JobId, AcceleratorType], float]) -> dict[JobId, float]:

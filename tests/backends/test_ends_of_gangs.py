@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from gavel.backends.nodes.gang import LOST_MARGIN_S, UNTOLD_LIMIT_S
+from gavel.backends.nodes.gang import UNTOLD_LIMIT_S
 from gavel.types import GangExit, GangOutcome
+from gavel.types.rounds import LOST_MARGIN_S
 from tests.backends.boottimes import Boottime
 from tests.backends.test_nodes_gang import (
     ENDED,

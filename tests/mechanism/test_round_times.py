@@ -6,12 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gavel.mechanism.planning.round_times import CLOCK_MARGIN_S, RoundTimes
+from gavel.mechanism.planning.round_times import RoundTimes
 from gavel.store.samples import round_record
 from gavel.types import RoundRecord
+from gavel.types.rounds import LOST_MARGIN_S
 
 GRACE_S = 2.0
-MARGIN_S = GRACE_S + CLOCK_MARGIN_S
+MARGIN_S = GRACE_S + LOST_MARGIN_S
 HOUR_S = 3600.0
 INDEX, LASTS_S = 7, 12.0
 

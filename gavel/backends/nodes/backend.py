@@ -22,20 +22,12 @@ from gavel.backends.launch import PREPARATION, Preparation
 from gavel.backends.nodes import orders
 from gavel.backends.nodes.allocations import Holdings
 from gavel.backends.nodes.fleet import Fleet, NodeView
-from gavel.backends.nodes.gang import LOST_MARGIN_S, NodesGang, stored_gangs
+from gavel.backends.nodes.gang import NodesGang, stored_gangs
 from gavel.backends.nodes.job_logs import JobLogs
 from gavel.backends.nodes.lost import LostParts
 from gavel.backends.nodes.numbering import Numbering
 from gavel.backends.nodes.placed import follow
-from gavel.backends.nodes.protocol import (
-    NodeLink,
-    NodeSettings,
-    Seen,
-    ShardLaunch,
-    ShardSeen,
-    Wanted,
-    epoch_of,
-)
+from gavel.backends.nodes.protocol import NodeLink, NodeSettings, Seen, ShardLaunch, ShardSeen, Wanted, epoch_of
 from gavel.backends.nodes.shared_folder import OwnFolder
 from gavel.backends.nodes.transfers import Retention, is_url
 from gavel.backends.sharing import CoreSharing
@@ -52,6 +44,7 @@ from gavel.types import (
     Term,
     WorkerId,
 )
+from gavel.types.rounds import LOST_MARGIN_S
 
 ANSWER_LIMIT_S = 0.5  # seconds; a node that takes longer answers at the next look
 START_LIMIT_S = 0.3  # seconds; a group that takes longer is checked at the next look

@@ -20,10 +20,10 @@ from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, LimitReached, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, JobId, Load, Report
+from gavel.types.rounds import LOST_MARGIN_S
 
 log = structlog.get_logger("gavel.nodes")
 
-LOST_MARGIN_S = 1.0  # seconds after lease end and grace, for clocks that drift apart
 UNTOLD_LIMIT_S = 3600.0  # seconds after the end of a part for its reports, checkpoints and output files
 
 

@@ -16,8 +16,8 @@ from gavel.backends.gang import GangKey
 from gavel.backends.several.clock_offset import ahead_s, by_clock
 from gavel.ports import Clock, LaunchGang
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId, RoundRecord
+from gavel.types.rounds import LOST_MARGIN_S
 
-CLOCK_MARGIN_S = 1.0  # seconds by which the clock of a node may be late at the end of a lease
 UNTOLD_LEASE_S = 86_400.0  # of a gang without a record that is in no stored round, either: as long as any that is given
 FILE_BYTES = 1 << 30
 
@@ -115,7 +115,7 @@ class Whereabouts:
 
     def may_live(self, gang: Whereabout) -> bool:
         """Return whether the gang may still run: nobody has told that it ended, and its lease may hold."""
-        return not gang.has_ended and self._clock.steady_s() < gang.until_s + self._grace_s + CLOCK_MARGIN_S
+        return not gang.has_ended and self._clock.steady_s() < gang.until_s + self._grace_s + LOST_MARGIN_S
 
     def launched(self, launch: LaunchGang, region: str) -> None:
         """Note a gang that is going to be launched; one that is known stays as it is, with the later end."""
@@ -184,7 +184,7 @@ class Whereabouts:
         return replace(
             self.unheard(gang),
             state=GangState.ENDED,
-            ended_at_s=gang.until_s + ahead_s(self._clock) + self._grace_s + CLOCK_MARGIN_S,
+            ended_at_s=gang.until_s + ahead_s(self._clock) + self._grace_s + LOST_MARGIN_S,
             exit=GangExit(outcome=GangOutcome.LOST, message=message),
             is_silent=True,
         )
@@ -222,14 +222,11 @@ class Whereabouts:
 
 
 def may_run_s_of(records: Iterable[RoundRecord]) -> dict[GangKey, float]:
-    """Return how many seconds at most the gang of each stored lease may run from now on.
-
-    That is from when its round was planned to the end of the lease: both are by one clock, whoever planned it.
-    """
+    """Return how many seconds at most the gang of each stored lease may run from now on."""
     may_run_s: dict[GangKey, float] = {}
     for record in records:
         for lease in record.plan.leases:
-            key, lasts_s = (lease.job_id, lease.generation), lease.expires_at_s - record.problem.now_s
+            key, lasts_s = (lease.job_id, lease.generation), record.lasts_s(lease.expires_at_s)
             may_run_s[key] = max(lasts_s, may_run_s.get(key, 0.0))
     return may_run_s
 

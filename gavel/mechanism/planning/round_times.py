@@ -6,10 +6,9 @@ import structlog
 
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.types import RoundPlan, RoundRecord
+from gavel.types.rounds import LOST_MARGIN_S
 
 log = structlog.get_logger("gavel.driver")
-
-CLOCK_MARGIN_S = 1.0  # seconds by which the clock of a node may be late at the end of a lease
 
 
 class RoundTimes:
@@ -34,7 +33,7 @@ class RoundTimes:
             self.step = step
         moved = after_step(records, now_s, step) if step.by_s > 0 else records
         last_s = {each.plan.round_index: each.plan.ends_at_s - now_s for each in moved}
-        planned_s = {each.plan.round_index: each.plan.ends_at_s - each.problem.now_s for each in records}
+        planned_s = {each.plan.round_index: each.lasts_s(each.plan.ends_at_s) for each in records}
         self._until_s = {
             index: max(steady_s + left_s, self._until_s.get(index, steady_s + planned_s[index]))
             for index, left_s in last_s.items()
@@ -43,7 +42,7 @@ class RoundTimes:
 
     def over(self, steady_s: float, *, lease_grace_s: float) -> frozenset[int]:
         """Return the stored rounds none of whose gangs can run any more, and the grace after their leases is over."""
-        margin_s = lease_grace_s + CLOCK_MARGIN_S
+        margin_s = lease_grace_s + LOST_MARGIN_S
         return frozenset(index for index, until_s in self._until_s.items() if until_s + margin_s <= steady_s)
 
     def as_written(self, plan: RoundPlan) -> RoundPlan:

@@ -12,13 +12,13 @@ import pytest
 
 from gavel.backends.harness import exit_of, find, gang, is_in, spread_gang, state_of, stop
 from gavel.backends.nodes.backend import ANSWER_LIMIT_S
-from gavel.backends.nodes.gang import LOST_MARGIN_S
 from gavel.backends.nodes.protocol import Seen, Wanted
 from gavel.backends.ray.backend import RayBackend
 from gavel.backends.ray.local_cluster import LocalRayCluster
 from gavel.errors import BackendUnavailable
 from gavel.ports import Instruction, LaunchGang, SetResources
 from gavel.types import GangOutcome, GangState, Observation
+from gavel.types.rounds import LOST_MARGIN_S
 from tests.backends.clusters import GRACE_S, eventually, tolerant
 from tests.backends.ray.clusters import RayHarness, agent_pids
 

@@ -8,11 +8,12 @@ import pytest
 
 from gavel.backends import machine
 from gavel.backends.nodes.fleet import NodeView
-from gavel.backends.nodes.gang import LOST_MARGIN_S, NodesGang, Part, read_gang
+from gavel.backends.nodes.gang import NodesGang, Part, read_gang
 from gavel.backends.nodes.lost import LostParts
 from gavel.backends.nodes.orders import Forgetting, ports_in_use, shards_wanted
 from gavel.backends.nodes.protocol import ListedNode, ShardSeen
 from gavel.types import GangExit, GangOutcome, GangState, Report, ReportKind
+from gavel.types.rounds import LOST_MARGIN_S
 from tests.backends.ray.test_agent import a_launch
 
 EXITED, PREEMPTED, LOST, NOT_STARTED = (
