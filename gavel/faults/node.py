@@ -64,15 +64,23 @@ class SimulatedNode:
             return self._answer((), refused="a service that started later has taken this node over")
         self._epoch = order.epoch
         for wanted in order.shards:
-            self._obey(wanted)
+            self._obey(wanted, is_of_this_boot=order.boot_id == self._boot_id)
         return self._answer(order.shards)
 
-    def _obey(self, wanted: ShardWanted) -> None:
+    @property
+    def _boot_id(self) -> str:
+        return f"{self.name}-boot-{self._boots}"
+
+    def _obey(self, wanted: ShardWanted, *, is_of_this_boot: bool) -> None:
         shard = self.shards.get(wanted.key)
         if raises_fence(wanted):
             self._raise_fence(wanted.key[0], wanted.key[1] + 1)
         action = action_of(
-            wanted, is_here=shard is not None, is_live=shard is not None and shard.is_live, has_problem=False
+            wanted,
+            is_here=shard is not None,
+            is_live=shard is not None and shard.is_live,
+            has_problem=False,
+            is_of_this_boot=is_of_this_boot,
         )
         if shard is None:
             if action is Action.LAUNCH and wanted.launch is not None:
@@ -126,7 +134,7 @@ class SimulatedNode:
         by_key = {wanted.key: wanted for wanted in asked}
         shards = () if refused else tuple(shard.seen(by_key.get(key)) for key, shard in self.shards.items())
         return Answer(
-            boot_id=f"{self.name}-boot-{self._boots}",
+            boot_id=self._boot_id,
             node_boottime_s=self.clock.boottime_s(),
             shards=shards,
             ports=self._ports(),

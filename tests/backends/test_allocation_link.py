@@ -52,3 +52,15 @@ def test_a_refusal_of_an_earlier_service_s_letter_is_none_of_the_service_that_fo
     made.seats["n0"].box.answer(Reply(number=letter.number, beat=2, answer=refused, node="n0"))
     (answer,) = link.exchange(wanted).answers.values()
     assert answer.refused
+
+
+def test_a_node_that_is_not_asked_says_nothing_of_what_runs_there(tmp_path: Path) -> None:
+    """An answer without shards would say that nothing runs there, also where a lost gang runs on."""
+    first_words = Reply(number=1, beat=1, answer=Answer(boot_id="b", node_boottime_s=0.0), node="n0")
+    control = OneNode(tmp_path, first_words)
+    control.allocations["a"] = Allocation.make(tmp_path / "allocations", GROUP, epoch=1)
+    link = AllocationLink(control, Counter(), code_store="", lease_grace_s=1.0)
+    awaited = Wanted(groups=(GROUP,), await_groups=frozenset({GROUP.name}), answer_within_s=0.0)
+    link.exchange(awaited)
+    seen = link.exchange(awaited)
+    assert seen.ready == {GROUP.name} and seen.answers == {}

@@ -1,5 +1,8 @@
 """The rules of a lease on its node, and what a node does with an order, as tables."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
 from gavel.backends import machine
@@ -91,12 +94,23 @@ def test_an_order_is_obeyed_by_what_is_there() -> None:
     stop = ShardWanted(key=("a", 1), lease_node_boottime_s=1.0, stop=True, launch=part("a", 1))
     forget = ShardWanted(key=("a", 1), lease_node_boottime_s=0.0, forget=True)
     assert (raises_fence(keep), raises_fence(stop), raises_fence(forget)) == (False, True, True)
+    obey = partial(action_of, is_of_this_boot=True)
     cases = {
-        Action.LAUNCH: action_of(keep, is_here=False, is_live=False, has_problem=False),
-        Action.KEEP: action_of(keep, is_here=True, is_live=True, has_problem=True),
-        Action.STOP: action_of(forget, is_here=True, is_live=True, has_problem=False),
-        Action.FORGET: action_of(forget, is_here=True, is_live=False, has_problem=False),
-        Action.NOTHING: action_of(stop, is_here=False, is_live=False, has_problem=False),
+        Action.LAUNCH: obey(keep, is_here=False, is_live=False, has_problem=False),
+        Action.KEEP: obey(keep, is_here=True, is_live=True, has_problem=True),
+        Action.STOP: obey(forget, is_here=True, is_live=True, has_problem=False),
+        Action.FORGET: obey(forget, is_here=True, is_live=False, has_problem=False),
+        Action.NOTHING: obey(stop, is_here=False, is_live=False, has_problem=False),
     }
     assert all(expected is given for expected, given in cases.items())
-    assert action_of(keep, is_here=False, is_live=False, has_problem=True) is Action.NOTHING
+    assert obey(keep, is_here=False, is_live=False, has_problem=True) is Action.NOTHING
+
+
+def test_a_lease_by_the_clock_of_another_boot_is_not_taken() -> None:
+    """A gang may end and be forgotten by such an order: that takes no clock."""
+    keep = ShardWanted(key=("a", 1), lease_node_boottime_s=1.0, launch=part("a", 1))
+    stop, forget = replace(keep, stop=True), replace(keep, forget=True)
+    obey = partial(action_of, has_problem=False, is_of_this_boot=False)
+    assert obey(keep, is_here=False, is_live=False) is obey(keep, is_here=True, is_live=True) is Action.NOTHING
+    assert obey(stop, is_here=True, is_live=True) is obey(forget, is_here=True, is_live=True) is Action.STOP
+    assert obey(forget, is_here=True, is_live=False) is Action.FORGET

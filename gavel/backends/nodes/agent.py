@@ -78,8 +78,9 @@ class NodeAgent:
         self._problem = self._problem or problem_of_job_users(order.job_users, self._folder.gangs_dir, order.isolation)
         if order.job_users:
             os.umask(0o077)  # users of jobs pass the node's folder
+        is_of_this_boot = order.boot_id == machine.boot_id()
         for wanted in order.shards:
-            self._obey_alone(wanted)
+            self._obey_alone(wanted, is_of_this_boot)
         self._code.take(order.code)
         for shard in self._shards.values():
             with isolated(shard.gang, self._folder):
@@ -133,21 +134,26 @@ class NodeAgent:
             seen = shard.seen(wanted)
         return seen or shard.state(wanted)
 
-    def _obey_alone(self, wanted: ShardWanted) -> None:
+    def _obey_alone(self, wanted: ShardWanted, is_of_this_boot: bool) -> None:
         """Carry out what is wanted of one shard; what only its own files prevent ends that shard, and no other."""
         shard = self._shards.get(wanted.key)
         if shard is None:
-            self._obey(wanted)
+            self._obey(wanted, is_of_this_boot)
             return
         with isolated(shard.gang, self._folder):
-            self._obey(wanted)
+            self._obey(wanted, is_of_this_boot)
 
-    def _obey(self, wanted: ShardWanted) -> None:
+    def _obey(self, wanted: ShardWanted, is_of_this_boot: bool) -> None:
         shard = self._shards.get(wanted.key)
         if raises_fence(wanted):
             self._folder.raise_fence(wanted.key[0], wanted.key[1] + 1)
-        is_live, has_problem = shard is not None and shard.is_live, bool(self._problem)
-        action = action_of(wanted, is_here=shard is not None, is_live=is_live, has_problem=has_problem)
+        action = action_of(
+            wanted,
+            is_here=shard is not None,
+            is_live=shard is not None and shard.is_live,
+            has_problem=bool(self._problem),
+            is_of_this_boot=is_of_this_boot,
+        )
         if shard is None:
             if action is Action.LAUNCH and wanted.launch is not None:
                 self._launch(wanted.launch, wanted)

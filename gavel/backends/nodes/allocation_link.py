@@ -177,9 +177,8 @@ class AllocationLink(NodeLink):
         nodes, late = self._control.nodes(), set[str]()
         answers: dict[str, Answer] = {}
         listed = {node.node_id for node in nodes}
-        fresh = {node for name in ready & wanted.await_groups for node in self._nodes_of(name)}
-        for node in [*wanted.orders, *(fresh - wanted.orders.keys())]:
-            answer = self._answer(node, wanted, late) if node in listed else None
+        for node, order in wanted.orders.items():
+            answer = self._answer(node, order, wanted.group_of, late) if node in listed else None
             if answer is not None:
                 answers[node] = answer
         silent = "its agent does not answer"
@@ -202,27 +201,19 @@ class AllocationLink(NodeLink):
         serving = {name: self._control.serving(name) for name in ready}
         return {name: each.bundles for name, each in serving.items() if each is not None and each.is_elsewhere}
 
-    def _nodes_of(self, group: str) -> Iterable[str]:
-        serving = self._control.serving(group)
-        return serving.seats if serving is not None else ()
-
-    def _answer(self, node: str, wanted: Wanted, late: set[str]) -> Answer | None:
+    def _answer(self, node: str, order: Order, group_of: Mapping[GangKey, str], late: set[str]) -> Answer | None:
         """Return the node's answer: of all its agents together; None while one of them has not answered."""
         live = self._live(node)
         if any(seat.is_late for _, seat in live):
             late.add(node)
         if not all(self._has_answered(seat) and not seat.is_told for _, seat in live):
             return None
-        order = wanted.orders.get(node)
-        shards: list[ShardSeen] = []
         clock = self._clocks.setdefault(node, Clock())
         answers = [seat.reply.answer for _, seat in live if seat.reply is not None and seat.reply.answer is not None]
         for answer in answers:
             clock.take(answer)
-        if order is not None:
-            for _, seat in live:
-                shards += self._shards_in(seat)
-            shards += self._ended(node, order, {shard.key for shard in shards}, wanted.group_of)
+        shards = [shard for _, seat in live for shard in self._shards_in(seat)]
+        shards += self._ended(node, order, {shard.key for shard in shards}, group_of)
         return Answer(
             boot_id=clock.boot_id,
             node_boottime_s=machine.boottime_s() + clock.offset_s,

@@ -8,7 +8,6 @@ travel with the one call a node a tick that also brings what the node has seen.
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -230,12 +229,12 @@ class NodesBackend(FolderBackend):
         gangs = [*self._gangs.values()]
         shared, kept = self._shared.wanted() if self._shared else None, self._keep_code_s
         order = orders.order_to_nodes(self._settings, epoch=self._epoch, keep_code_s=kept, folder=shared)
-        shards = {view.node.node_id: orders.shards_wanted(view, gangs, self._forgetting) for view in views}
+        to = {view.node.node_id: orders.to_node(order, view, gangs, self._forgetting) for view in views}
         wanted = Wanted(
             groups=self._holdings.groups(gangs),
             group_of=self._holdings.names_of_groups(gangs),
             is_whole=self._fleet.is_met,
-            orders={node_id: replace(order, shards=wanted) for node_id, wanted in shards.items()},
+            orders=to,
             await_groups=frozenset(groups),
             answer_within_s=limit_s,
             cordons=self._fleet.open_cordons(),

@@ -39,6 +39,7 @@ class Part:
     launch: ShardLaunch
     lease_boottime_s: float
     lease_node_boottime_s: float  # the same instant, in the boottime of the node
+    boot_id: str | None = None  # the boot of the node since which that counts; None: not noted
     is_known: bool = False  # the node has reported it at least once
     is_foreign: bool = False
     state: GangState = GangState.WAITING
@@ -335,8 +336,7 @@ class NodesGang:
         first = min(self.parts.values(), key=lambda part: part.launch.ranks[0])
         chosen = next(iter((*failed, *preempted)), first.exit)
         assert chosen is not None, "a part that is over says how"
-        tail = "" if first.exit is None else first.exit.log_tail
-        return replace(chosen, log_tail=chosen.log_tail or tail)
+        return replace(chosen, log_tail=chosen.log_tail or (first.exit.log_tail if first.exit else ""))
 
 
 def _has_exited(exit_: GangExit | None) -> bool:

@@ -26,14 +26,20 @@ def raises_fence(wanted: ShardWanted) -> bool:
     return wanted.stop or wanted.forget
 
 
-def action_of(wanted: ShardWanted, *, is_here: bool, is_live: bool, has_problem: bool) -> Action:
-    """Return what to do with a part that `is_here` and `is_live`; nothing starts on a node that `has_problem`."""
+def action_of(wanted: ShardWanted, *, is_here: bool, is_live: bool, has_problem: bool, is_of_this_boot: bool) -> Action:
+    """Return what to do with a part that `is_here` and `is_live`; nothing starts on a node that `has_problem`.
+
+    The lease is by the clock of one boot of the node: unless the order `is_of_this_boot`, it says nothing.
+    """
     ends = wanted.stop or wanted.forget
     if not is_here:
-        return Action.LAUNCH if wanted.launch is not None and not ends and not has_problem else Action.NOTHING
+        may_start = wanted.launch is not None and not ends and not has_problem and is_of_this_boot
+        return Action.LAUNCH if may_start else Action.NOTHING
     if wanted.forget and not is_live:
         return Action.FORGET
-    return Action.STOP if ends else Action.KEEP
+    if ends:
+        return Action.STOP
+    return Action.KEEP if is_of_this_boot else Action.NOTHING
 
 
 def may_launch(launch: ShardLaunch, *, is_over: bool, fence: int, live: Iterable[ShardLaunch]) -> bool:

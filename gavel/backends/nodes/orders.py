@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gavel.backends.gang import GangKey
 from gavel.backends.health import REPLICA_ADDRESS
@@ -124,7 +124,7 @@ def parts_of(
             ports=ports if view is head else (),
         )
         parts[view.node.name] = Part(
-            node=view.node.name, launch=launch, lease_boottime_s=0.0, lease_node_boottime_s=0.0
+            node=view.node.name, launch=launch, lease_boottime_s=0.0, lease_node_boottime_s=0.0, boot_id=view.boot_id
         )
     return parts
 
@@ -140,6 +140,11 @@ def order_to_nodes(settings: LaunchSettings, *, epoch: int, keep_code_s: float, 
     )
 
 
+def to_node(order: Order, view: NodeView, gangs: Iterable[NodesGang], forgetting: Forgetting) -> Order:
+    """Return the order to one node: with its shards, and the boot by whose clock their leases are."""
+    return replace(order, boot_id=view.boot_id, shards=shards_wanted(view, gangs, forgetting))
+
+
 def shards_wanted(view: NodeView, gangs: Iterable[NodesGang], forgetting: Forgetting) -> tuple[ShardWanted, ...]:
     """Return every shard that a node has to know; once sent, the node may hold the leases that they name."""
     node = view.node.name
@@ -149,9 +154,11 @@ def shards_wanted(view: NodeView, gangs: Iterable[NodesGang], forgetting: Forget
 
 
 def _wanted(gang: NodesGang, part: Part, view: NodeView) -> ShardWanted:
-    if view.offset_s is not None and not gang.is_stopping and gang.lease_boottime_s > part.lease_boottime_s:
-        part.lease_boottime_s = gang.lease_boottime_s
-        part.lease_node_boottime_s = gang.lease_boottime_s + view.offset_s
+    has_booted = part.boot_id is not None and part.boot_id != view.boot_id
+    is_lease_new = has_booted or gang.lease_boottime_s > part.lease_boottime_s
+    if view.offset_s is not None and not gang.is_stopping and is_lease_new:
+        part.lease_boottime_s = max(gang.lease_boottime_s, part.lease_boottime_s)
+        part.lease_node_boottime_s, part.boot_id = part.lease_boottime_s + view.offset_s, view.boot_id
     return ShardWanted(
         key=gang.key,
         lease_node_boottime_s=part.lease_node_boottime_s,

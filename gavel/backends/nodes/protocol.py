@@ -15,7 +15,7 @@ from gavel.backends.nodes.shared_folder import SharedFolder
 from gavel.ports import LaunchGang
 from gavel.types import AcceleratorType, GangExit, GangState, Load, Report, Term, WorkerId
 
-PROTOCOL = 13
+PROTOCOL = 14
 """Grows when an agent of another version could misunderstand; a node that speaks another one is not used."""
 
 EPOCH_BITS = 48  # bits of the milliseconds below the generation
@@ -174,11 +174,13 @@ class CodeGiven:
 class Order:
     """What the service wants of one node. An order with an older epoch than one heard before is refused.
 
+    `boot_id`: the boot of the node by whose clock the leases of `shards` are; in another one, no lease is taken.
     `code` is added by the transport. `keep_code_s`: how long a node keeps code, environments and folders of jobs that
     nothing on it uses. `folder` is the one that all nodes have to see; None: checkpoints are at a URL.
     """
 
     epoch: int
+    boot_id: str = ""
     shards: tuple[ShardWanted, ...] = ()
     code: tuple[CodeGiven, ...] = ()
     keep_code_s: float = 30 * 86_400.0

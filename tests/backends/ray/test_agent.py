@@ -85,7 +85,7 @@ def wanted(launch: ShardLaunch, lasts_s: float = 60.0, **over: object) -> ShardW
 
 
 def tell(agent: NodeAgent, *shards: ShardWanted, epoch: int = 1) -> Answer:
-    return agent.exchange(Order(epoch=epoch, shards=shards))
+    return agent.exchange(Order(epoch=epoch, boot_id=machine.boot_id(), shards=shards))
 
 
 def until(agent: NodeAgent, ask: ShardWanted, holds: Callable[[ShardSeen], bool]) -> ShardSeen:
@@ -302,7 +302,7 @@ def test_a_program_is_a_user_of_its_own_on_a_node_whose_agent_is_root() -> None:
 
 
 def as_users(*shards: ShardWanted) -> Order:
-    return Order(epoch=1, shards=shards, job_users=UIDS)
+    return Order(epoch=1, boot_id=machine.boot_id(), shards=shards, job_users=UIDS)
 
 
 def test_a_node_whose_agent_is_not_root_says_why_it_is_not_used(

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gavel.backends import machine
 from gavel.backends.code_copy import chunk_path
 from gavel.backends.code_store import CodeStore
 from gavel.backends.nodes import code_fetch
@@ -59,7 +60,9 @@ class Cluster:
     def tell(self, launch: ShardLaunch, lasts_s: float = 60.0, **over: object) -> Answer:
         code = self.packs.given(self.asked, [])
         self.given += code
-        answer = self.agent.exchange(Order(epoch=1, shards=(wanted(launch, lasts_s, **over),), code=code))
+        answer = self.agent.exchange(
+            Order(epoch=1, boot_id=machine.boot_id(), shards=(wanted(launch, lasts_s, **over),), code=code)
+        )
         self.asked = answer.code
         return answer
 
@@ -119,7 +122,7 @@ def test_a_pack_that_is_lost_is_asked_for_again(cluster: Cluster) -> None:
     def loses_three() -> bool:
         given = tuple(CodeGiven(asked=each, pack=Gone()) for each in cluster.asked)
         lost.extend(given)
-        order = Order(epoch=1, shards=(wanted(launch),), code=given)
+        order = Order(epoch=1, boot_id=machine.boot_id(), shards=(wanted(launch),), code=given)
         cluster.asked = cluster.agent.exchange(order).code
         return len(lost) >= 3
 
@@ -175,7 +178,7 @@ def test_a_lease_that_ends_while_code_is_fetched_preempts_and_asks_for_no_more(c
 
     def has_ended() -> bool:
         code = cluster.packs.given(cluster.asked, [])
-        answer = cluster.agent.exchange(Order(epoch=1, shards=(short,), code=code))
+        answer = cluster.agent.exchange(Order(epoch=1, boot_id=machine.boot_id(), shards=(short,), code=code))
         cluster.asked = answer.code
         return is_ended(answer.shards[0])
 

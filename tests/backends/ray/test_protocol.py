@@ -7,7 +7,7 @@ from typing import Any, get_args, get_type_hints
 
 from gavel.backends.nodes.protocol import PROTOCOL, Answer, Order
 
-SHAPE = (13, "cab4afc34bd2")
+SHAPE = (14, "2620d54287bc")
 """The protocol, and a digest of the fields of its messages."""
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from gavel.backends import machine
 from gavel.backends.background_look import BackgroundLook
 from gavel.backends.nodes import shared_folder
 from gavel.backends.nodes.agent import NodeAgent
@@ -37,7 +38,7 @@ def folder(tmp_path: Path) -> SharedFolder:
 
 
 def ask(agent: NodeAgent, folder: SharedFolder, *shards: ShardWanted) -> Answer:
-    return agent.exchange(Order(epoch=1, folder=folder, shards=shards))
+    return agent.exchange(Order(epoch=1, boot_id=machine.boot_id(), folder=folder, shards=shards))
 
 
 def test_a_node_without_the_mount_says_so_and_starts_nothing_until_it_is_mounted(
