@@ -21,7 +21,7 @@ from gavel.mechanism.cluster import reconcile
 from gavel.mechanism.driver import Driver
 from gavel.mechanism.jobs import infeasibility, lifecycle
 from gavel.mechanism.jobs.reservations import Calendar
-from gavel.mechanism.observing import observation
+from gavel.mechanism.observing import charging, observation
 from gavel.mechanism.planning import decision, non_preemptible
 from gavel.mechanism.services import decision as services_decision
 from gavel.mechanism.services import tending
@@ -355,6 +355,16 @@ def time_is_accounted_for_from_the_start_each_time() -> Any:
 @planted
 def instants_of_jobs_stay_when_a_clock_is_set() -> Any:
     return instead(lifecycle, "by_clock_of", lambda gang, job: job)
+
+
+@planted
+def tiers_are_charged_time_that_is_taken_back() -> Any:
+    original = charging._newly_held
+
+    def newly_held(before: Job | None, after: Job) -> Iterator[Any]:
+        return (each for each in original(before, after) if each.seconds > 0)
+
+    return instead(charging, "_newly_held", newly_held)
 
 
 # --- reservations -----------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from gavel.faults.invariants.allocations import Allocations
 from gavel.faults.invariants.audit import Audit
 from gavel.faults.invariants.base import Invariant
 from gavel.faults.invariants.blameless_jobs import BlamelessJobs
+from gavel.faults.invariants.charged_time import ChargedTime
 from gavel.faults.invariants.granted_time import GrantedTime
 from gavel.faults.invariants.nothing_left import NothingLeft
 from gavel.faults.invariants.one_gang_per_worker import OneGangPerWorker
@@ -42,4 +43,5 @@ def all_invariants() -> tuple[Invariant, ...]:
         Views(),
         Reservations(),
         AccountedTime(),
+        ChargedTime(),
     )
