@@ -241,16 +241,22 @@ _KINDS = tuple(kind for kind in Request if kind not in _NOT_DRAWN)
 
 def _kinds(seed: int) -> tuple[FaultKind, ...]:
     """Return the kinds of fault that the seed may draw: those after which I10 is asked, or all."""
-    of_all = tuple(kind for kind in FaultKind if kind not in OF_REGIONS)
+    of_all = tuple(kind for kind in FaultKind if kind not in (*OF_REGIONS, FaultKind.ACCELERATOR_LOST))
     return CRASHES if seed % QUIET_EVERY == ONLY_CRASHES else of_all
 
 
 def _all_faults(chance: random.Random, seed: int, nodes: int, processes: int, until_s: float) -> tuple[Fault, ...]:
     faults = _faults(chance, _kinds(seed), nodes, processes, until_s)
-    if not _has_regions(seed) or _kinds(seed) == CRASHES:
+    if _kinds(seed) == CRASHES:
         return faults
+    held_up = _held_up(seed, nodes, until_s) if _has_regions(seed) else []
+    return tuple(sorted((*faults, *held_up, *_lost_accelerators(seed, nodes, until_s)), key=lambda each: each.at_s))
+
+
+def _held_up(seed: int, nodes: int, until_s: float) -> list[Fault]:
+    """Return what befalls calls to regions; what else the seed draws does not depend on it."""
     chance = random.Random(f"calls to regions {seed}")  # noqa: S311 - not for secrets
-    held_up = [
+    return [
         Fault(
             at_s=chance.uniform(1.0, until_s),
             kind=chance.choice(OF_REGIONS),
@@ -259,7 +265,21 @@ def _all_faults(chance: random.Random, seed: int, nodes: int, processes: int, un
         )
         for _ in range(chance.randrange(4))
     ]
-    return tuple(sorted((*faults, *held_up), key=lambda each: each.at_s))
+
+
+def _lost_accelerators(seed: int, nodes: int, until_s: float) -> list[Fault]:
+    """Return which nodes lose an accelerator, in one seed of four; what else it draws does not depend on it."""
+    chance = random.Random(f"lost accelerators {seed}")  # noqa: S311 - not for secrets
+    return [
+        Fault(
+            at_s=chance.uniform(1.0, until_s),
+            kind=FaultKind.ACCELERATOR_LOST,
+            target=chance.randrange(nodes),
+            lasts_s=chance.choice((1.0, 8.0, 25.0, 60.0)),
+            amount=float(chance.choice((0, 1))),
+        )
+        for _ in range(chance.choice((0, 0, 0, 0, 0, 0, 1, 2)))
+    ]
 
 
 def _faults(

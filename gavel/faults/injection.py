@@ -57,8 +57,9 @@ class Injection:
         for network in self._networks.values():
             network.calm()
         for node in self._nodes:
-            if not node.is_up:
-                node.boot()
+            if not node.is_up or node.has_lost_one:
+                node.has_lost_one = False
+                node.boot() if not node.is_up else node.join_again()
         for process in processes:
             process.calm()
             process.start()
@@ -127,6 +128,7 @@ class Injection:
             FaultKind.CALLS_LATE: lambda fault, until_s: self._hold_up(fault, calls_until_s=until_s),
             FaultKind.ANSWERS_LATE: lambda fault, until_s: self._hold_up(fault, answers_until_s=until_s),
             FaultKind.REBOOT: self._reboot,
+            FaultKind.ACCELERATOR_LOST: self._lose_accelerator,
             FaultKind.AGENT_CRASH: lambda fault, _: nodes[fault.target].restart_agent(),
             FaultKind.SUPERVISOR_PAUSE: lambda fault, until_s: nodes[fault.target].pause_supervisors(until_s),
             FaultKind.HANG: lambda fault, until_s: nodes[fault.target].freeze(until_s),
@@ -156,6 +158,22 @@ class Injection:
         if node.is_up:
             node.lose_power()
             self._schedule.at(until_s, lambda: None if node.is_up else node.boot())
+
+    def _lose_accelerator(self, fault: Fault, until_s: float) -> None:
+        """Let a node join again with one less, and later with all; what ran there goes on unless it is booted."""
+        self._has_one_less(fault, True)
+        self._schedule.at(until_s, lambda: self._has_one_less(fault, False))
+
+    def _has_one_less(self, fault: Fault, is_lost: bool) -> None:
+        node = self._nodes[fault.target]
+        if node.has_lost_one is is_lost:
+            return
+        node.has_lost_one = is_lost
+        if node.is_up and fault.amount:
+            node.lose_power()
+            node.boot()
+        elif node.is_up:
+            node.join_again()
 
     def _of_the_world(self, fault: Fault, until_s: float) -> None:
         self._until_s[fault.kind] = until_s

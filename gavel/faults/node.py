@@ -42,19 +42,25 @@ class SimulatedNode:
         self._fences: dict[JobId, int] = {}
         self._boots = self._joins = 0
         self._listed: ListedNode | None = None  # as it was listed last
-        self.slots = tuple(
+        self.has_lost_one = False  # of its accelerators
+        self._slots = tuple(
             Slot(accelerator_type=plan.accelerator_type, resource=f"gavel:{plan.accelerator_type}", index=place)
             for place in range(plan.slots)
         )
 
     def as_listed(self, problem: str = "") -> ListedNode:
         """Return the node as the cluster lists it."""
-        listed = self._listed
-        if listed is None or (listed.node_id, listed.problem) != (self.node_id, problem):
+        listed, slots = self._listed, self.slots
+        if listed is None or (listed.node_id, listed.problem, listed.slots) != (self.node_id, problem, slots):
             self._listed = listed = ListedNode(
-                node_id=self.node_id, name=self.name, slots=self.slots, cpu_cores=8, problem=problem
+                node_id=self.node_id, name=self.name, slots=slots, cpu_cores=8, problem=problem
             )
         return listed
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Return the accelerators that the node has now."""
+        return self._slots[:-1] if self.has_lost_one else self._slots
 
     # --- the agent ---
 

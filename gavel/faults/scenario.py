@@ -42,6 +42,7 @@ class FaultKind(StrEnum):
     DISK_TORN = "disk_torn"  # checkpoints that are written cannot be read back
     CONTROL_PLANE = "control_plane"  # it restarts empty: no groups, and every node joins anew with a new agent
     STATE_FOLDER_FULL = "state_folder_full"  # services can write nothing into their state folders
+    ACCELERATOR_LOST = "accelerator_lost"  # a node has one less for a while; with `amount` it is booted for that
     CALLS_LATE = "calls_late"  # calls to the region of a node arrive when this ends
     ANSWERS_LATE = "answers_late"  # calls to the region of a node are carried out, and answered when this ends
 

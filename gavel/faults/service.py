@@ -6,7 +6,6 @@ from functools import cache
 from types import MappingProxyType
 
 from gavel.backends.nodes.numbering import node_of_workers
-from gavel.backends.several.whereabouts import may_run_s_of
 from gavel.clock import SystemClock
 from gavel.daemon.leading import BEATS_A_LEASE, Candidate, Heart
 from gavel.errors import (
@@ -34,6 +33,7 @@ from gavel.mechanism.driver import Driver
 from gavel.policies.equal_share import EqualShare
 from gavel.ports import ThroughputEstimate
 from gavel.types import Term
+from gavel.types.rounds import may_run_s_of
 
 RESTART_S = 3.0
 AGAIN_S = 0.05  # seconds; a process may be in a turn that ends only with that of another one, which is suspended

@@ -67,6 +67,14 @@ def test_accelerators_that_a_node_gets_later_are_used_once_its_agent_has_answere
     assert [worker.id for worker in made.cluster.workers] == ["a-0", "a-1", "a-2", "a-3"]
 
 
+def test_a_node_that_has_lost_its_accelerators_is_asked_while_a_gang_is_there(tmp_path: Path) -> None:
+    """Its reports and its end are taken like any other's; without a gang there is nothing to ask for."""
+    made = fleet(tmp_path, listed())
+    made.take(Seen(nodes=(listed(workers=0),), is_connected=True))
+    assert [view.node.name for view in made.due({"n0"})] == ["n0"]
+    assert made.due(()) == []
+
+
 def test_what_others_use_is_taken_from_idle_workers(tmp_path: Path) -> None:
     """1 the last idle ones go, 2 never one that a gang of ours has, 3 also where others use more than is idle."""
 

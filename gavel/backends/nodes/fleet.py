@@ -144,12 +144,13 @@ class Fleet:
         }
 
     def due(self, busy: Iterable[str]) -> list[NodeView]:
-        """Return the nodes to ask now: those that have gangs, and the others now and then."""
+        """Return the nodes to ask now: those that have gangs, and the others with accelerators now and then."""
         now_s, chosen = machine.boottime_s(), set(busy)
         due = [
             view
             for name, view in self.nodes.items()
-            if view.workers and (name in chosen or not view.is_usable or now_s - view.asked_boottime_s >= IDLE_EVERY_S)
+            if name in chosen
+            or (view.workers and (not view.is_usable or now_s - view.asked_boottime_s >= IDLE_EVERY_S))
         ]
         for view in due:
             view.asked_boottime_s = now_s

@@ -162,7 +162,7 @@ def _wanted(gang: NodesGang, part: Part, view: NodeView) -> ShardWanted:
     return ShardWanted(
         key=gang.key,
         lease_node_boottime_s=part.lease_node_boottime_s,
-        stop=gang.is_stopping and part.state is not GangState.ENDED,
+        stop=gang.is_stopping and (part.state is not GangState.ENDED or part.is_silent),
         reason=gang.reason,
         launch=None if part.is_known or part.is_foreign or gang.lacks_secrets or gang.is_doubtful else part.launch,
         secrets={} if part.is_known else gang.secrets or {},

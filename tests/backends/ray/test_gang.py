@@ -337,6 +337,17 @@ def test_a_launch_that_a_reboot_has_lost_is_repeated_with_its_lease_by_the_new_c
     assert sent(offset_s=-5.0, boot_id="two") == ("two", ends_s - 5.0)
 
 
+def test_a_part_that_was_given_up_is_stopped_where_it_turns_up(tmp_path: Path) -> None:
+    """Its launch may still be on its way; the gang is over, and the next one of its job may have started."""
+    gang = a_gang(tmp_path, "n0", "n1")
+    gang.look(0.3, {"n0": "Ray lost node n0"}, silent, silent)
+    view = NodeView(node=ListedNode(node_id="x", name="n0"), workers={}, offset_s=0.0)
+    assert shards_wanted(view, [gang], Forgetting())[0].stop
+    gang.take("n1", ended(EXITED), 0.0)
+    other = NodeView(node=ListedNode(node_id="y", name="n1"), workers={}, offset_s=0.0)
+    assert not shards_wanted(other, [gang], Forgetting())[0].stop
+
+
 def test_a_lease_that_was_sent_before_any_agent_had_told_the_boot_of_its_node_is_sent_anew(tmp_path: Path) -> None:
     """Where each gang has agents of its own, the first order goes out before the first answer."""
     gang = a_gang(tmp_path, "n0")
