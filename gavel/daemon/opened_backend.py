@@ -26,7 +26,6 @@ from gavel.backends.several.backend import SeveralBackend
 from gavel.backends.several.homes import orders_folder, region_dir, regions_dir
 from gavel.backends.several.names import inner_nodes, inner_records
 from gavel.backends.several.output_copies import OutputCopies
-from gavel.backends.several.whereabouts import may_run_s_of
 from gavel.backends.slurm.backend import SlurmBackend
 from gavel.backends.slurm.protocol import SlurmSettings
 from gavel.clock import SystemClock
@@ -36,6 +35,7 @@ from gavel.simulator.simulated_backend import SimulatedBackend, simulated_cluste
 from gavel.store.sql import SqlStore
 from gavel.types import Term
 from gavel.types.job_uids import uids_of
+from gavel.types.rounds import may_run_s_of
 
 OneBackend = LocalBackend | RayBackend | SlurmBackend | KubernetesBackend | SimulatedBackend
 ServedBackend = OneBackend | SeveralBackend

@@ -1,6 +1,6 @@
 """Rounds: leases, plans, their inputs and their records."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Self
 
@@ -152,6 +152,19 @@ class RoundRecord:
     def lasts_s(self, until_s: float) -> float:
         """Return the seconds from when the round was planned until then: both are by one clock, whoever planned it."""
         return until_s - self.problem.now_s
+
+
+def may_run_s_of(records: Iterable[RoundRecord]) -> dict[tuple[JobId, int], float]:
+    """Return how many seconds at most the gang of each stored lease may run from now on, by job and generation.
+
+    That is as many as it had from when its round was planned, whoever planned it, and whatever clocks say.
+    """
+    may_run_s: dict[tuple[JobId, int], float] = {}
+    for record in records:
+        for lease in record.plan.leases:
+            key, lasts_s = (lease.job_id, lease.generation), record.lasts_s(lease.expires_at_s)
+            may_run_s[key] = max(lasts_s, may_run_s.get(key, 0.0))
+    return may_run_s
 
 
 def largest_lag(lag_rounds: Mapping[tuple[JobId, AcceleratorType], float]) -> dict[JobId, float]:

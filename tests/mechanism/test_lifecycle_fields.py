@@ -323,7 +323,7 @@ def test_instants_follow_a_clock_that_was_set(by_s: float) -> None:
 
 def test_instants_stay_where_no_clock_was_set() -> None:
     job = replace(LEASED, gang_started_at_s=10.0)
-    for gang in (a_gang(since_s=10.0), a_gang(since_s=14.9), a_gang(since_s=5.1), a_gang(since_s=None)):
+    for gang in (a_gang(since_s=10.0), a_gang(since_s=10.9), a_gang(since_s=9.1), a_gang(since_s=None)):
         assert by_clock_of(gang, job) is job
     assert by_clock_of(a_gang(since_s=90.0), LEASED) is LEASED
     assert by_clock_of(a_gang(since_s=90.0, generation=2), job) is job
@@ -346,6 +346,14 @@ def test_a_gang_of_which_nothing_is_accounted_for_counts_from_its_start_whatever
     assert account_time(job, a_gang(), 12.0).received_s == {"fast": 7.0}
     forged = a_gang(since_s=-1e6)
     assert account_time(replace(job, accounted_until_s=100.0), forged, 110.0).received_s == {"fast": 75.0}
+
+
+def test_a_gang_that_a_clock_far_behind_first_sees_counts_at_most_as_long_as_its_lease() -> None:
+    """It ran on [-83, -63) by this clock, and was launched at 6 by another; a job may forge its start."""
+    job = replace(LEASED, received_s={}, accounted_until_s=6.0)
+    assert account_time(job, a_gang(since_s=-83.0, until_s=-63.0), 2.0).received_s == {}
+    assert account_time(job, a_gang(since_s=-83.0, until_s=-63.0), 2.0, lease_s=30.0).received_s == {"fast": 20.0}
+    assert account_time(job, a_gang(since_s=-1e6, until_s=-63.0), 2.0, lease_s=30.0).received_s == {"fast": 30.0}
 
 
 def test_no_time_after_now_is_accounted_for() -> None:

@@ -15,7 +15,7 @@ from gavel.backends import machine
 from gavel.backends.gang import GangKey
 from gavel.backends.several.clock_offset import ahead_s, by_clock
 from gavel.ports import Clock, LaunchGang
-from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId, RoundRecord
+from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId
 from gavel.types.rounds import LOST_MARGIN_S
 
 UNTOLD_LEASE_S = 86_400.0  # of a gang without a record that is in no stored round, either: as long as any that is given
@@ -219,16 +219,6 @@ class Whereabouts:
         if not own:
             del self._of_job[key[0]]
         self._is_stored = False
-
-
-def may_run_s_of(records: Iterable[RoundRecord]) -> dict[GangKey, float]:
-    """Return how many seconds at most the gang of each stored lease may run from now on."""
-    may_run_s: dict[GangKey, float] = {}
-    for record in records:
-        for lease in record.plan.leases:
-            key, lasts_s = (lease.job_id, lease.generation), record.lasts_s(lease.expires_at_s)
-            may_run_s[key] = max(lasts_s, may_run_s.get(key, 0.0))
-    return may_run_s
 
 
 def _record(gang: Whereabout) -> list[object]:

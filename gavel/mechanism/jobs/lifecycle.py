@@ -28,8 +28,8 @@ from gavel.types.copying import changed
 
 LOST_BACKOFF_MAX_S = 3600.0
 MEASURED = ("startup_s", "restore_s", "checkpoint_s", "checkpoint_bytes", "checkpoint_every_s")  # once in a while
-LAUNCH_CLOCK_S = 60.0  # by how much a gang may start before its launch, by two clocks: a job may forge its start
-CLOCK_SET_S = 5.0  # by how much the start of a gang changes at least if the clock was set
+LAUNCH_CLOCK_S = 60.0  # by how much a gang may start before its launch, by two clocks
+CLOCK_SET_S = 1.0  # by how much the start of a gang changes at least if the clock was set, or goes slower
 METRIC_NAMES_MAX = 64  # that a job shows; a report has at most 16
 
 TABLE: Mapping[tuple[JobState, EventKind], JobState] = {
@@ -222,20 +222,22 @@ def _newest_metrics(so_far: Mapping[str, float], reported: Mapping[str, float]) 
     return merged
 
 
-def account_time(job: Job, gang: GangSeen, until_s: float, partners: Iterable[GangSeen] = ()) -> Job:
+def account_time(
+    job: Job, gang: GangSeen, until_s: float, partners: Iterable[GangSeen] = (), *, lease_s: float = 0.0
+) -> Job:
     """Return the job with the wall time that `gang` has held its workers, up to `until_s` or the gang's end.
 
     The time is added to `received_s`; the part in which one of `partners`, gangs on the same workers, was there
     as well is added to `shared_s`. Where nobody could look, a gang may turn out to have ended before the time that is
-    accounted for already: what is too much is taken back.
+    accounted for already: what is too much is taken back. A job may forge the start of its gang: nothing counts that is
+    longer ago than the gang's launch, and than the `lease_s` seconds of its first lease, by whatever clock.
     """
     if gang.generation != job.generation or gang.started_at_s is None:
         return job
     end = until_s if gang.ended_at_s is None else min(until_s, gang.ended_at_s)
-    is_new = (
-        job.gang_started_at_s is None
-    )  # nothing of it is accounted for: the clock may have been set since its launch
-    since = max(job.accounted_until_s - (LAUNCH_CLOCK_S if is_new else 0.0), gang.started_at_s)
+    is_new = job.gang_started_at_s is None  # nothing of it is accounted for yet
+    earliest_s = min(job.accounted_until_s - LAUNCH_CLOCK_S, end - lease_s) if is_new else job.accounted_until_s
+    since = max(earliest_s, gang.started_at_s)
     is_too_much = gang.ended_at_s is not None and not is_new and end < since
     if end <= since and not is_too_much:
         return job

@@ -45,6 +45,7 @@ from gavel.types import (
     plain_type,
 )
 from gavel.types.copying import changed
+from gavel.types.rounds import may_run_s_of
 
 
 def learned(tick: Tick, layout: Layout, estimator: ThroughputEstimator, colocated: Colocated) -> ThroughputEstimator:
@@ -173,7 +174,8 @@ class _JobUpdates:
         end = self._weighed_here(after, gang, lifecycle.ended(after, gang, tick.now_s))
         if end is not None or (after is not job and job.state is JobState.LEASED) or _ended_before(job, gang):
             partners = self.colocated.get((gang.job_id, gang.generation), ())
-            after = lifecycle.account_time(lifecycle.accounted_by(after, tick.now_s), gang, tick.now_s, partners)
+            after = lifecycle.accounted_by(after, tick.now_s)
+            after = lifecycle.account_time(after, gang, tick.now_s, partners, lease_s=self._lease_s(job, gang))
         if end is not None:
             cost_s = switch_costs.measured_s(after, gang)
             if cost_s is not None:
@@ -182,6 +184,14 @@ class _JobUpdates:
             self._end(after, end, gang.accelerator_type)
         elif after is not job:
             tick.put(after)
+
+    def _lease_s(self, job: Job, gang: GangSeen) -> float:
+        """How long the lease of a gang lasts by the stored rounds; 0 if there is no need to know, or it is in none."""
+        return self._leases_s.get((job.id, gang.generation), 0.0) if _seems_early(job, gang) else 0.0
+
+    @cached_property
+    def _leases_s(self) -> dict[tuple[JobId, int], float]:
+        return may_run_s_of(self.tick.snapshot.round_records)
 
     def _weighed_here(self, job: Job, gang: GangSeen, end: Ended | None) -> Ended | None:
         """The end of a gang; one that does not fit its accelerator type marks that, and the job goes on elsewhere."""
@@ -363,6 +373,12 @@ class _JobUpdates:
         choice = configurations_of(jobs, speeds)
         rates = isolated_rates(specs, competing, self.layout, self.estimator.estimate, choice)
         return {job.id: each for job, each in zip(jobs, rates, strict=True)}
+
+
+def _seems_early(job: Job, gang: GangSeen) -> bool:
+    """Return True if a new gang says that it began before it was launched: a clock was set, or it is forged."""
+    is_new, since_s = job.gang_started_at_s is None, gang.started_at_s
+    return is_new and since_s is not None and since_s < job.accounted_until_s - lifecycle.LAUNCH_CLOCK_S
 
 
 def _ended_before(job: Job, gang: GangSeen) -> bool:
