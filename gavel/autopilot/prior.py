@@ -2,6 +2,8 @@
 
 Serving short jobs first keeps times and slowdowns small if lengths are stated well; if not, serving those first that
 have got least is the safer choice, and for the tail of slowdowns it always is (docs/autopilot.md has the measurements).
+Where the jobs of a user count as one, the least work first is safe from the beginning: how many tasks are left is
+known, and the errors of their lengths average out.
 """
 
 from collections.abc import Sequence
@@ -13,6 +15,7 @@ ENDED_LEAST = 20  # jobs that have ended, from which on simulations decide
 CALIBRATED_LEAST = 5  # of them with a stated length, from which on the error of statements is believed
 ERROR_MOST = 1.0  # standard deviation of ln(stated / actual) up to which statements are good
 BY_LENGTH = ("rank_weighted_speed", "least_remaining_work", "least_remaining_work?work_of=user", "shortest_job_first")
+BY_SET = ("least_remaining_work?work_of=user",)
 BY_SERVICE = (
     "rank_weighted_speed?length=attained_service",
     "least_attained_service",
@@ -31,6 +34,11 @@ def start(goal: Goal, candidates: Sequence[str], history: Sequence[Arrival]) -> 
         return None
     errors = length_model(ended).all_errors
     is_calibrated = errors.count >= CALIBRATED_LEAST and errors.variance <= ERROR_MOST**2
-    order = (*BY_LENGTH, *BY_SERVICE) if is_calibrated and "tail_slowdown" not in measures else BY_SERVICE
+    is_of_mean = "tail_slowdown" not in measures
+    by_set, by_length = (
+        BY_SET if goal.per_user and is_of_mean else (),
+        BY_LENGTH if is_calibrated and is_of_mean else (),
+    )
+    order = (*by_set, *by_length, *BY_SERVICE)
     policies = {text.partition("/")[0]: text for text in reversed(candidates)}
     return next((policies[policy] for policy in order if policy in policies), None)

@@ -41,6 +41,17 @@ def test_short_jobs_first_where_lengths_are_stated_well_else_those_that_got_leas
     assert start(goals.read(goal), EVERY, history) == wanted
 
 
+SETS = ("least_attained_service", "rank_weighted_speed", "least_remaining_work?work_of=user")
+
+
+def test_where_the_jobs_of_a_user_count_as_one_its_least_work_first_whatever_is_said_of_lengths() -> None:
+    for history in ([], ended(6, 0.1, 10.0), ended(6, 1.0)):
+        assert start(goals.read("mean_slowdown,per=user"), SETS, history) == SETS[2]
+        assert start(goals.read("tail_slowdown,per=user"), SETS, history) == SETS[0]
+    assert start(goals.read("mean_jct,per=user"), EVERY, []) == "least_attained_service"
+    assert start(goals.read("mean_jct"), SETS, ended(6, 1.0)) == "rank_weighted_speed"
+
+
 def test_a_portfolio_without_such_a_composition_has_none() -> None:
     assert start(goals.read("mean_jct"), ("fifo", "dominant_resource_fairness"), []) is None
 
