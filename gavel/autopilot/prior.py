@@ -34,11 +34,12 @@ def start(goal: Goal, candidates: Sequence[str], history: Sequence[Arrival]) -> 
         return None
     errors = length_model(ended).all_errors
     is_calibrated = errors.count >= CALIBRATED_LEAST and errors.variance <= ERROR_MOST**2
-    is_of_mean = "tail_slowdown" not in measures
-    by_set, by_length = (
-        BY_SET if goal.per_user and is_of_mean else (),
-        BY_LENGTH if is_calibrated and is_of_mean else (),
-    )
-    order = (*by_set, *by_length, *BY_SERVICE)
+    order = BY_SERVICE if "tail_slowdown" in measures else _order_for_means(goal, is_calibrated)
     policies = {text.partition("/")[0]: text for text in reversed(candidates)}
     return next((policies[policy] for policy in order if policy in policies), None)
+
+
+def _order_for_means(goal: Goal, is_calibrated: bool) -> tuple[str, ...]:
+    by_set = BY_SET if goal.per_user else ()
+    by_length = BY_LENGTH if is_calibrated else ()
+    return (*by_set, *by_length, *BY_SERVICE)

@@ -17,6 +17,11 @@ Planner = Literal["lag", "published", "published_shuffled"]
 LOST_MARGIN_S = 1.0  # after a lease and its grace: the clocks of two machines drift apart
 
 
+def gone_by_s(lease_end_s: float, grace_s: float) -> float:
+    """Return the instant from which on no gang runs whose lease ended at `lease_end_s`, with a grace of `grace_s`."""
+    return lease_end_s + grace_s + LOST_MARGIN_S
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
     """The right of a gang to run on workers until an instant. A worker holds one lease, a job one generation.

@@ -43,7 +43,7 @@ from gavel.types import (
     Term,
     WorkerId,
 )
-from gavel.types.rounds import LOST_MARGIN_S
+from gavel.types.rounds import gone_by_s
 
 ANSWER_LIMIT_S = 0.5  # seconds; a node that takes longer answers at the next look
 START_LIMIT_S = 0.3  # seconds; a group that takes longer is checked at the next look
@@ -294,7 +294,7 @@ class NodesBackend(FolderBackend):
         if gang.state is GangState.WAITING and machine.boottime_s() >= gang.lease_boottime_s:
             gang.end(GangExit(outcome=GangOutcome.PREEMPTED, message="its lease ended while it waited"))
         for part in gang.look(grace_s, self._fleet.gone, self._fleet.may_speak, self._fleet.has_answered):
-            until_s = part.lease_boottime_s + grace_s + LOST_MARGIN_S
+            until_s = gone_by_s(part.lease_boottime_s, grace_s)
             self._lost.add(gang.key, part.node, until_s, self._clock.now_s())
         if gang.state is GangState.ENDED:
             self._holdings.table.release(gang.key)

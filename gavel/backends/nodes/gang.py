@@ -20,7 +20,7 @@ from gavel.backends.nodes.protocol import ShardLaunch, ShardSeen, launch_of
 from gavel.errors import BackendUnavailable, LimitReached, NotFound
 from gavel.ports import LaunchGang
 from gavel.types import GangExit, GangOutcome, GangState, JobId, Load, Report
-from gavel.types.rounds import LOST_MARGIN_S
+from gavel.types.rounds import gone_by_s
 
 log = structlog.get_logger("gavel.nodes")
 
@@ -39,7 +39,7 @@ class Part:
     launch: ShardLaunch
     lease_boottime_s: float
     lease_node_boottime_s: float  # the same instant, in the boottime of the node
-    boot_id: str | None = None  # the boot of the node since which that counts; None: not noted
+    boot_id: str | None = None  # the boot of the node by whose clock that is; None: not noted
     is_known: bool = False  # the node has reported it at least once
     is_foreign: bool = False
     state: GangState = GangState.WAITING
@@ -300,7 +300,7 @@ class NodesGang:
             return []
         now_s, doubtful = machine.boottime_s(), []
         for part in self.parts.values():
-            is_past = now_s > part.lease_boottime_s + grace_s + LOST_MARGIN_S
+            is_past = now_s > gone_by_s(part.lease_boottime_s, grace_s)
             is_lost = part.node in gone or (is_past and not may_speak(part.node))
             has_ended = part.state is GangState.ENDED
             if has_ended and not part.is_over and (part.node in gone or now_s > part.untold_until_boottime_s):

@@ -16,7 +16,7 @@ from gavel.backends.gang import GangKey
 from gavel.backends.several.clock_offset import ahead_s, by_clock
 from gavel.ports import Clock, LaunchGang
 from gavel.types import GangExit, GangOutcome, GangSeen, GangState, JobId
-from gavel.types.rounds import LOST_MARGIN_S
+from gavel.types.rounds import gone_by_s
 
 UNTOLD_LEASE_S = 86_400.0  # of a gang without a record that is in no stored round, either: as long as any that is given
 FILE_BYTES = 1 << 30
@@ -115,7 +115,7 @@ class Whereabouts:
 
     def may_live(self, gang: Whereabout) -> bool:
         """Return whether the gang may still run: nobody has told that it ended, and its lease may hold."""
-        return not gang.has_ended and self._clock.steady_s() < gang.until_s + self._grace_s + LOST_MARGIN_S
+        return not gang.has_ended and self._clock.steady_s() < gone_by_s(gang.until_s, self._grace_s)
 
     def launched(self, launch: LaunchGang, region: str) -> None:
         """Note a gang that is going to be launched; one that is known stays as it is, with the later end."""
@@ -184,7 +184,7 @@ class Whereabouts:
         return replace(
             self.unheard(gang),
             state=GangState.ENDED,
-            ended_at_s=gang.until_s + ahead_s(self._clock) + self._grace_s + LOST_MARGIN_S,
+            ended_at_s=gone_by_s(gang.until_s, self._grace_s) + ahead_s(self._clock),
             exit=GangExit(outcome=GangOutcome.LOST, message=message),
             is_silent=True,
         )

@@ -229,8 +229,8 @@ def account_time(
 
     The time is added to `received_s`; the part in which one of `partners`, gangs on the same workers, was there
     as well is added to `shared_s`. Where nobody could look, a gang may turn out to have ended before the time that is
-    accounted for already: what is too much is taken back. A job may forge the start of its gang: nothing counts that is
-    longer ago than the gang's launch, and than the `lease_s` seconds of its first lease, by whatever clock.
+    accounted for already: what is too much is taken back. A job may forge the start of its gang: of a
+    new gang no time counts that is before its launch and longer ago than its lease lasts, `lease_s` by any clock.
     """
     if gang.generation != job.generation or gang.started_at_s is None:
         return job

@@ -6,7 +6,7 @@ import structlog
 
 from gavel.mechanism.planning.clock_steps import ClockStep, after_step, as_written, step_of
 from gavel.types import RoundPlan, RoundRecord
-from gavel.types.rounds import LOST_MARGIN_S
+from gavel.types.rounds import gone_by_s
 
 log = structlog.get_logger("gavel.driver")
 
@@ -42,8 +42,8 @@ class RoundTimes:
 
     def over(self, steady_s: float, *, lease_grace_s: float) -> frozenset[int]:
         """Return the stored rounds none of whose gangs can run any more, and the grace after their leases is over."""
-        margin_s = lease_grace_s + LOST_MARGIN_S
-        return frozenset(index for index, until_s in self._until_s.items() if until_s + margin_s <= steady_s)
+        ends = self._until_s.items()
+        return frozenset(index for index, until_s in ends if gone_by_s(until_s, lease_grace_s) <= steady_s)
 
     def as_written(self, plan: RoundPlan) -> RoundPlan:
         """Return the plan by the clock that planned its round, to be stored again."""
