@@ -36,7 +36,7 @@ def open_store(settings: Settings, stack: ExitStack, on_change: Callable[[], Non
         keep_events_s=settings.keep_events_s,
         jobs_per_user=settings.unfinished_jobs_per_user,
         job_uids=uids_of(settings.job_users),
-        reservation_rule=Reservations(round_duration_s=settings.round_duration_s),
+        reservation_rule=Reservations(settings=settings),
     )
     store = opened() if on_change is None else opened(on_change=on_change)
     stack.callback(store.close)

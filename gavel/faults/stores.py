@@ -9,6 +9,7 @@ from random import Random
 from tempfile import mkdtemp
 from typing import Protocol
 
+from gavel.config import Settings
 from gavel.errors import StoreUnavailable
 from gavel.faults.crash_points import ActKind
 from gavel.faults.scenario import ROUND_S
@@ -66,7 +67,7 @@ class InDatabase:
     def _store(self) -> SqlStore:
         number = len(self._opened)
         bits = Random(f"ids-{self._seed}-{number}").getrandbits  # noqa: S311 - not for secrets
-        rule = Reservations(round_duration_s=ROUND_S)
+        rule = Reservations(settings=Settings(round_duration_s=ROUND_S))  # type: ignore[call-arg]
         store = SqlStore(self._url, busy_timeout_s=BUSY_TIMEOUT_S, random_bits=bits, reservation_rule=rule)
         self._opened.append(store)
         return store

@@ -12,6 +12,7 @@ class Commitments:
     """What stands in the way of a reservation, as of one transaction.
 
     `jobs` are the unfinished ones that may not be preempted, without services; `plans` the newest rounds.
+    `policy` is the composition that was put in force, empty: that of the settings.
     """
 
     now_s: float
@@ -19,6 +20,7 @@ class Commitments:
     tiers: Sequence[Tier] = ()
     jobs: Sequence[Job] = ()
     plans: Sequence[RoundPlan] = ()
+    policy: str = ""
 
 
 class ReservationRule(Protocol):

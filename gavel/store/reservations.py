@@ -56,6 +56,7 @@ def commitments(connection: Connection, now_s: float, pending: Sequence[Job] = (
         tiers=tuple(queries.tiers(connection).values()),
         jobs=(*non_preemptible_jobs(connection), *(job for job in pending if not job.spec.preemptible)),
         plans=queries.rounds(connection, None, NEWEST_ROUNDS),
+        policy=codec.policy(queries.document(connection, "policy")),
     )
 
 

@@ -85,7 +85,7 @@ def serve(
         f"sqlite:///{tmp_path / 'gavel.db'}",
         busy_timeout_s=1.0,
         jobs_per_user=limits.get("unfinished_jobs_per_user"),
-        reservation_rule=Reservations(round_duration_s=ROUND_S),
+        reservation_rule=Reservations(settings=Settings(round_duration_s=ROUND_S)),
     )  # type: ignore[arg-type]
     store.put_tier(Tier(name="gold", guarantee=0.5), expected_version=None, by="test", now_s=NOW_S)
     store.put_tier(Tier(name="silver"), expected_version=None, by="test", now_s=NOW_S)

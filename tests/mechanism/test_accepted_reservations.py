@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.mechanism.jobs.reservations import Claim
 from gavel.mechanism.planning.reservations import AHEAD_S, Reservations, calendar_of
@@ -13,7 +14,7 @@ from gavel.types import Cluster, Job, JobSpec, JobState, Lease, Node, Tier, Work
 from tests.builders import a_cluster, a_job, a_spec
 from tests.mechanism.test_backfill import a_lease, a_plan
 
-RULE = Reservations(round_duration_s=10.0)
+RULE = Reservations(settings=Settings(round_duration_s=10.0))
 NOW_S = 30.0
 
 
@@ -84,6 +85,26 @@ def test_a_reservation_begins_two_rounds_from_now_or_later() -> None:
         " or later; without a time it starts once there is room. It can be at 1970-01-01 00:01:00 UTC"
     )
     assert "at 1970-01-01 00:00:00 UTC. A reservation begins 20 s" in refusal(a_session(at_s=None), given())
+
+
+def test_rounds_are_those_of_the_composition_in_force_and_of_one_that_has_planned_longer_ones() -> None:
+    longer = given(policy="fifo/round_duration_s=40")
+    assert RULE.accepted(a_session(at_s=110.0), longer).reserved_type == "slow"
+    assert "A reservation begins 80 s from now" in refusal(a_session(at_s=109.0), longer)
+    before = replace(a_plan(()), duration_s=40.0)  # from 0 on
+    assert "80 s" in refusal(a_session(at_s=109.0), given(plans=(before,)))
+    assert "80 s" in refusal(a_session(at_s=109.0), given(plans=(before,), policy="fifo/round_duration_s=5"))
+    over = replace(before, starts_at_s=NOW_S - 40.0)
+    assert "10 s" in refusal(a_session(at_s=39.0), given(plans=(over,), policy="fifo/round_duration_s=5"))
+
+
+def test_a_session_that_has_yet_to_start_is_there_for_as_much_longer_as_rounds_are() -> None:
+    waits = leased("a", 2, spec={"longest_s": 60.0})
+    commitments = given(waits, leases=(a_lease("a", 1, "fast-0", "fast-1"),), cluster=a_cluster(fast=2))
+    assert RULE.accepted(a_session(at_s=115.0), commitments).reserved_type == "fast"
+    longer = replace(commitments, policy="fifo/round_duration_s=40")
+    assert "leave 0 of 2 fast" in refusal(a_session(at_s=115.0), longer)
+    assert RULE.accepted(a_session(at_s=170.0), longer).reserved_type == "fast"
 
 
 def test_a_reservation_begins_within_ninety_days() -> None:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.mechanism.jobs.non_preemptible_limits import Room
 from gavel.mechanism.planning.replanning import differences, planned_again
@@ -21,7 +22,7 @@ from tests.conftest import IS_FULL
 from tests.mechanism.world import World, a_cluster_of_nodes
 
 ROUND_S = 10.0
-RULE = Reservations(round_duration_s=ROUND_S)
+RULE = Reservations(settings=Settings(round_duration_s=ROUND_S))
 ENDLESS = 10**9
 TIERS = (Tier(name="gold", non_preemptible_workers=3), Tier(name="silver", guarantee=0.25), Tier(name="low", cap=0.5))
 CLUSTER = a_cluster(fast=4, slow=2)
@@ -166,7 +167,7 @@ class Reserved:
 
     def reserve(self, at_s: float, longest_s: float, **spec: Any) -> str:
         wanted = a_spec(**{"tier": "default"} | a_session(at_s, longest_s, argv=("mlp",), **spec))
-        made = Reservations(round_duration_s=self.world.settings.round_duration_s).accepted(wanted, self.commitments)
+        made = Reservations(settings=self.world.settings).accepted(wanted, self.commitments)
         fields = {name: getattr(made, name) for name in ("reserved_type", "scale_factor", "user", "accelerator_types")}
         return self.world.submit(**a_session(at_s, longest_s) | fields)
 

@@ -2,6 +2,7 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -54,6 +55,16 @@ def test_a_round_that_was_decided_without_it_is_not_committed(open_store: OpenSt
     with pytest.raises(StaleVersion):
         store.commit(version, Changes())
     store.commit(store.snapshot().version, Changes())
+
+
+def test_the_rule_hears_of_the_composition_in_force(open_store: OpenStore) -> None:
+    rule = Mock(wraps=Places())
+    store = open_store(reservation_rule=rule)
+    reserve(store)
+    store.commit(store.snapshot().version, Changes(policy="fifo/round_duration_s=40"))
+    reserve(store)
+    policies = [call.args[1].policy for call in rule.accepted.call_args_list]
+    assert policies == ["", "fifo/round_duration_s=40"]
 
 
 def test_so_it_is_with_a_longer_session(open_store: OpenStore) -> None:

@@ -7,6 +7,8 @@ From then on nothing else that may not be preempted is started if it could still
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from gavel.composition import effective
+from gavel.config import Settings
 from gavel.errors import InvalidRequest
 from gavel.mechanism.cluster.feasibility import Feasibility
 from gavel.mechanism.jobs.reservations import (
@@ -28,24 +30,25 @@ AHEAD_S = 90 * 86_400.0  # a reservation begins within so many seconds
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reservations:
-    """Accepts reservations, and longer sessions beside them. `round_duration_s`: of the rounds of the service."""
+    """Accepts reservations, and longer sessions beside them. `settings`: those of the service."""
 
-    round_duration_s: float
+    settings: Settings
 
     def accepted(self, spec: JobSpec, commitments: Commitments) -> JobSpec:
         """Return the specification with the type of its reservation, the one of which most workers stay free.
 
         Raises InvalidRequest, with what is in the way and the next instant that would do.
         """
-        claim, calendar = _wanted(spec, commitments), calendar_of(commitments, self.round_duration_s)
-        earliest_s = commitments.now_s + NOTICE_ROUNDS * self.round_duration_s
+        round_s = self._round_s(commitments)
+        claim, calendar = _wanted(spec, commitments), calendar_of(commitments, round_s)
+        earliest_s = commitments.now_s + NOTICE_ROUNDS * round_s
         latest_s = commitments.now_s + AHEAD_S
         if claim.starts_at_s > latest_s:
             raise InvalidRequest("reserved_at_s", f"is too far ahead; reserve up to {when(latest_s)}")
         is_early = claim.starts_at_s < earliest_s
         if not is_early and (types := calendar.types(claim)):
             return _of_type(spec, max(types, key=lambda name: calendar.least_free(name, claim)))
-        why = self._too_early() if is_early else calendar.why_not(claim)
+        why = _too_early(round_s) if is_early else calendar.why_not(claim)
         would_do_s = calendar.next_at_s(claim, max(claim.starts_at_s, earliest_s), latest_s)
         advice = f"It can be {when(would_do_s)}" if would_do_s else "No later time would do; ask for fewer workers"
         raise InvalidRequest(
@@ -55,16 +58,24 @@ class Reservations:
     def check_extension(self, job: Job, longest_s: float, commitments: Commitments) -> None:
         """Raise InvalidRequest if a session that lasts so long would be in the way of a reservation."""
         jobs = [each for each in commitments.jobs if each.id != job.id]
-        others = calendar_of(replace(commitments, jobs=jobs), self.round_duration_s)
+        round_s = self._round_s(commitments)
+        others = calendar_of(replace(commitments, jobs=jobs), round_s)
         spec = replace(job.spec, longest_s=longest_s)
         held = _held(commitments).get(job.id, set())
-        claim = _claim_now(replace(job, spec=spec), held, commitments.now_s, self.round_duration_s)
+        claim = _claim_now(replace(job, spec=spec), held, commitments.now_s, round_s)
         if claim is not None and len(others.types_later(claim)) < len(claim.types):
             raise InvalidRequest("by_s", f"the session would be in the way of a reservation. {others.why_not(claim)}")
 
-    def _too_early(self) -> str:
-        notice_s = NOTICE_ROUNDS * self.round_duration_s
-        return f"A reservation begins {notice_s:g} s from now or later; without a time it starts once there is room."
+    def _round_s(self, commitments: Commitments) -> float:
+        """The length of a round: of the composition in force, or of one before it that has planned a longer one."""
+        in_force = effective(self.settings, commitments.policy).round_duration_s
+        plans = [plan for plan in commitments.plans if plan.ends_at_s > commitments.now_s]
+        return max([in_force, *(plan.duration_s for plan in plans)])
+
+
+def _too_early(round_s: float) -> str:
+    notice_s = NOTICE_ROUNDS * round_s
+    return f"A reservation begins {notice_s:g} s from now or later; without a time it starts once there is room."
 
 
 def calendar_of(commitments: Commitments, round_duration_s: float) -> Calendar:
