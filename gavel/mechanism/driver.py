@@ -390,7 +390,7 @@ class Driver:
     def _next_instant_s(self, tick: Tick) -> float:
         if any(each.state is OperationState.PENDING for each in tick.operations):
             return tick.now_s  # what was told to the backend may be there already
-        if tick.record and tick.now_s < tick.record.plan.starts_at_s < tick.now_s + self._settings.tick_s:
+        if tick.record and tick.now_s < tick.record.plan.starts_at_s < tick.now_s + 2 * self._settings.tick_s:
             return tick.now_s  # gangs that stay have to hear of it before the leases of the round before end
         if self.halted:
             return self._due_at_s

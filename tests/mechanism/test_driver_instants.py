@@ -141,8 +141,9 @@ def test_start_and_end_are_predicted_for_jobs_that_are_in_a_round_for_the_first_
     assert predicted == [first[:2], [], [later], [], []]
 
 
-def test_a_round_that_starts_within_a_tick_is_told_to_the_cluster_at_once() -> None:
-    for tick_s, due_s in ((2.5, 10.0), (2.6, 7.5)):
+def test_a_round_that_starts_within_two_ticks_is_told_to_the_cluster_at_once() -> None:
+    """The next tick comes a tick later at the earliest, and what it sends takes time, and leases end as it starts."""
+    for tick_s, due_s in ((1.25, 10.0), (1.3, 7.5), (2.5, 7.5), (5.0, 7.5)):
         world = Recorded(tick_s=tick_s)
         world.submit(1000)
         world.tick(0.0)
