@@ -9,7 +9,7 @@ from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
 from gavel.faults.clocks import EPOCH_S, MachineClock
 from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.ledger import Ledger
-from gavel.faults.scenario import ClientRequest, Request, Scenario
+from gavel.faults.scenario import COMPOSITIONS, NO_CAP, PLENTY_H, ClientRequest, Program, Request, Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.specs import spec_of
 from gavel.ports import JobEdit
@@ -17,7 +17,8 @@ from gavel.store.samples import SimulationStore
 from gavel.types import JobId, JobSpec, Tier
 
 RETRY_S = 2.0
-OF_NODES = (Request.CORDON, Request.UNCORDON, Request.DRAIN, Request.RESOURCES, Request.POLICY)
+OF_NODES = (Request.CORDON, Request.UNCORDON, Request.DRAIN, Request.RESOURCES)
+OF_ROUNDS = (Request.POLICY, Request.PIN, Request.DECISION)
 HOLDS_UP = (Request.PAUSE, Request.CORDON, Request.DRAIN)
 WAITS_S = 7.0  # until a request is sent that waits for a commit
 OPERATOR = "operator"
@@ -44,6 +45,7 @@ class Clients:
         self._schedule, self._ledger, self._clock = schedule, ledger, clock
         self._chance = Random(f"clients-{scenario.seed}")  # noqa: S311 - not for secrets
         self._waiting: list[ClientRequest] = []
+        self._refused: set[int] = set()  # jobs
         self._is_closed = False
         self._is_store_down, self._loses_answer, self._crashes = is_store_down, loses_answer, crashes
 
@@ -74,7 +76,7 @@ class Clients:
 
     def send(self, request: ClientRequest) -> None:
         """Send the request, again and again until it is answered."""
-        if self._is_closed and request.kind in HOLDS_UP:
+        if self._is_closed and _holds_up(request):
             return
         if request.kind is Request.SUBMIT:
             self._ledger.attempted.add(f"key-{request.target}")
@@ -106,7 +108,10 @@ class Clients:
                 return self._put_tier(weight=request.amount)
             case Request.BUDGET:
                 return self._put_tier(accelerator_hours_per_month=request.amount)
-            case kind if kind in OF_NODES:
+            case Request.LIMITS:
+                guarantee = request.amount / 2 if request.amount < NO_CAP else 0.0
+                return self._put_tier(cap=request.amount, guarantee=guarantee)
+            case kind if kind in (*OF_NODES, *OF_ROUNDS):
                 return self._command(request)
             case _:
                 return self._ask(request)
@@ -114,16 +119,25 @@ class Clients:
     def _submit(self, request: ClientRequest) -> Callable[[], None]:
         key = f"key-{request.target}"
         program = self._programs[request.target]
-        after = () if program.after is None else (self._job_id(program.after),)
-        spec = replace(spec_of(program, request.target), after=after)
+        spec = spec_of(program, request.target)
         if program.reserved_after_s is not None:
             spec = replace(spec, reserved_at_s=EPOCH_S + request.at_s + program.reserved_after_s)
         try:
+            spec = replace(spec, after=self._after(program))
             given = self._store.submit(spec, key=key, body_hash=key, now_s=self._clock.wall_s())
         except InvalidRequest:
             self._ledger.attempted.discard(key)
+            self._refused.add(request.target)
             raise
         return lambda: self._ledger.acknowledge_submit(key, given.job.id)
+
+    def _after(self, program: Program) -> tuple[JobId, ...]:
+        if program.after in self._refused:
+            raise InvalidRequest("after", "is a job that was refused")
+        is_asked_for = any(
+            each.kind is Request.SUBMIT and each.target == program.after for each in self._scenario.requests
+        )
+        return (self._job_id(program.after),) if program.after is not None and is_asked_for else ()
 
     def _job_id(self, job: int) -> JobId:
         job_id = self._ledger.submitted.get(f"key-{job}")
@@ -170,19 +184,39 @@ class Clients:
         return lambda: self._ledger.requests.append(("tier/gold", "tier.changed"))
 
     def _command(self, request: ClientRequest) -> Callable[[], None]:
-        node = "" if request.kind is Request.POLICY else self._scenario.name_of(request.target)
-        kinds: Mapping[Request, tuple[str, dict[str, object]]] = {
-            Request.CORDON: ("node.cordon", {}),
-            Request.UNCORDON: ("node.uncordon", {}),
-            Request.DRAIN: ("node.drain", {"window_s": DRAIN_WINDOW_S}),
-            Request.POLICY: ("policy.switch", {"policy": "max_min_fairness" if request.target else ""}),
-            Request.RESOURCES: ("resources.set", {"resources": [_resource(node, request.amount)]}),
-        }
-        kind, body = kinds[request.kind]
+        node = "" if request.kind in OF_ROUNDS else self._scenario.name_of(request.target)
+        kind, body = _command_of(request, node)
         operation = self._store.add_command(
             kind, subject=f"node/{node}", body=body, by=OPERATOR, now_s=self._clock.wall_s()
         )
         return lambda: self._ledger.operations.append(operation.id)
+
+
+def _holds_up(request: ClientRequest) -> bool:
+    """Return True if jobs would wait for as long as what it asks for is in force."""
+    plenty = {Request.BUDGET: PLENTY_H, Request.LIMITS: NO_CAP}.get(request.kind, 0.0)
+    return request.kind in HOLDS_UP or request.amount < plenty
+
+
+def _command_of(request: ClientRequest, node: str) -> tuple[str, dict[str, object]]:
+    """Return the kind and the body of an operator's command, or of the autopilot's."""
+    match request.kind:
+        case Request.CORDON:
+            return "node.cordon", {}
+        case Request.UNCORDON:
+            return "node.uncordon", {}
+        case Request.DRAIN:
+            return "node.drain", {"window_s": DRAIN_WINDOW_S}
+        case Request.POLICY:
+            return "policy.switch", {"policy": COMPOSITIONS[request.target]}
+        case Request.PIN if request.target:
+            return "autopilot.set", {"mode": "pin", "pinned": COMPOSITIONS[request.target]}
+        case Request.PIN:
+            return "autopilot.set", {"mode": "auto"}
+        case Request.DECISION:
+            return "autopilot.switch", {"policy": COMPOSITIONS[request.target], "decision": 0, "reason": "simulated"}
+        case _:
+            return "resources.set", {"resources": [_resource(node, request.amount)]}
 
 
 def _edit(request: ClientRequest, spec: JobSpec) -> JobEdit:

@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
+from gavel.faults.drawing_operators import OF_OPERATORS, asked_by_operators, one_after_another
 from gavel.faults.scenario import (
     CRASHES,
     OF_REGIONS,
@@ -58,13 +59,17 @@ def draw(seed: int) -> Scenario:
     until_s = chance.uniform(60.0, 140.0)
     tiers = {"gold": chance.choice((1.0, 2.0, 4.0))} if chance.random() < 0.4 else {}
     programs = tuple(_program(chance, nodes, [*tiers, "default"]) for _ in range(chance.randint(2, 6)))
-    programs = _varied(seed, programs, nodes)
+    programs = one_after_another(seed, _varied(seed, programs, nodes))
     processes = chance.choice((1, 2, 2, 2, 3))
     return Scenario(
         seed=seed,
         nodes=nodes,
         programs=programs,
-        requests=(*_requests(chance, len(programs), len(nodes), until_s), *_of_kinds(seed, programs, until_s)),
+        requests=(
+            *_requests(chance, len(programs), len(nodes), until_s),
+            *_of_kinds(seed, programs, until_s),
+            *asked_by_operators(seed, nodes, tiers, until_s),
+        ),
         faults=_all_faults(chance, seed, len(nodes), processes, until_s) if seed % QUIET_EVERY else (),
         faults_until_s=until_s,
         processes=processes,
@@ -235,7 +240,7 @@ def _requests(chance: random.Random, jobs: int, nodes: int, until_s: float) -> t
 
 _OF_JOBS = (Request.CANCEL, Request.PAUSE, Request.RESUME, Request.EDIT)
 _OF_KINDS = (Request.REPLICAS, Request.VERSION, Request.EXTEND)
-_NOT_DRAWN = (Request.SUBMIT, Request.POLICY, Request.BUDGET, *_OF_KINDS)
+_NOT_DRAWN = (Request.SUBMIT, *OF_OPERATORS, *_OF_KINDS)
 _KINDS = tuple(kind for kind in Request if kind not in _NOT_DRAWN)
 
 

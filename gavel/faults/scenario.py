@@ -13,6 +13,23 @@ SCALING = 0.8  # a gang of n workers of an elastic job is n to this power times 
 TYPES = ("fast", "slow")  # of accelerators
 MEMORY_BYTES = 16  # of every accelerator
 ROUND_S = 20.0  # of the service
+LONG_ROUND_S, LONGEST_ROUND_S = 40.0, 80.0  # of compositions; the longest only where no clock drifts much (P2)
+COMPOSITIONS = (
+    "",
+    "max_min_fairness",
+    f"equal_share/round_duration_s={LONG_ROUND_S:g}",
+    "fifo/round_duration_s=10",
+    f"least_attained_service/backfill=false/round_duration_s={LONG_ROUND_S:g}",
+    "shortest_job_first/planner=published/round_duration_s=8",
+    "least_remaining_work/price_moves=false",
+    "equal_share/planner=published_shuffled/space_sharing=false",
+    "hierarchical",
+    "no_such_policy/round_duration_s=10",
+    "fifo/no_such_part=1",
+    f"max_min_fairness/round_duration_s={LONGEST_ROUND_S:g}",
+)
+"""What operators and the autopilot put in force: first that of the settings; two cannot be loaded."""
+PLENTY_H, NO_CAP = 1e6, 1.0  # of a tier
 
 
 class FaultKind(StrEnum):
@@ -133,8 +150,11 @@ class Request(StrEnum):
     UNCORDON = "uncordon"
     DRAIN = "drain"
     RESOURCES = "resources"
-    POLICY = "policy"  # another one, or that of the settings if `target` is 0
+    POLICY = "policy"  # of COMPOSITIONS that at `target`
     BUDGET = "budget"  # tier gold may use `amount` accelerator hours a month
+    LIMITS = "limits"  # tier gold gets at most the part `amount` of the cluster, and half of that for sure
+    PIN = "pin"  # the autopilot keeps that at `target`; at 0: it follows its own decisions
+    DECISION = "decision"  # the autopilot has decided for that at `target`
     REPLICAS = "replicas"  # another number of them, `amount`, of a service
     VERSION = "version"  # another program of a service
     EXTEND = "extend"  # a session may last `amount` seconds

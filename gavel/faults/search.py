@@ -51,7 +51,7 @@ def run_seeds(first: int, last: int, processes: int) -> Iterator[SeedResult]:
 def _collect_seldom() -> None:
     """Look for garbage seldom, and never among what was there before: a tenth of the time of a seed."""
     gc.freeze()
-    gc.set_threshold(COLLECTED_EVERY, 20, 20)
+    gc.set_threshold(COLLECTED_EVERY, 20, 2)
 
 
 class silenced:

@@ -26,7 +26,10 @@ from gavel.faults.ledger import Ledger
 from gavel.faults.network import Network
 from gavel.faults.node import SimulatedNode
 from gavel.faults.scenario import (
+    LONGEST_ROUND_S,
     MEMORY_BYTES,
+    NO_CAP,
+    PLENTY_H,
     ROUND_S,
     TYPES,
     Behaviour,
@@ -48,6 +51,10 @@ SETTLE_S = 30.0  # after the last job has ended, until nothing of it may be left
 TICK_S, IDLE_TICK_S, GRACE_S = 2.5, 6.0, 2.0
 LOOKS_S = 5.0  # from one look at moves between regions to the next
 PAUSED_AT_MOST_S = 1.0  # into the quiet phase
+TAKEN_BACK = (
+    ClientRequest(at_s=0.0, kind=Request.BUDGET, amount=PLENTY_H),
+    ClientRequest(at_s=0.0, kind=Request.LIMITS, amount=NO_CAP),
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -224,6 +231,8 @@ class World:
             is_hopeless = program.behaviour in (Behaviour.IGNORES_LEASE, Behaviour.DELETES_FOLDER)
             kind = Request.CANCEL if is_hopeless or program.replicas else Request.RESUME
             back.append(ClientRequest(at_s=0.0, kind=kind, target=job))
+        asked = {request.kind for request in self.scenario.requests}
+        back += [each for each in TAKEN_BACK if each.kind in asked]
         for request in back:
             self._clients.send(request)
 
@@ -247,7 +256,7 @@ class World:
         steps_s = [fault.amount for fault in faults if fault.kind is FaultKind.CLOCK_STEP]
         set_back_s = sum(map(abs, steps_s)) if any(each.reserved_after_s for each in programs) else 0.0
         slowest_s = sum(program.slowest_s + (program.reserved_after_s or 0.0) for program in programs)
-        return 300.0 + set_back_s + 3.0 * (slowest_s + ROUND_S * len(programs))
+        return 300.0 + set_back_s + 3.0 * (slowest_s + LONGEST_ROUND_S * len(programs))
 
     def _is_drained(self) -> bool:
         """Look, if anything has been committed or acknowledged since it was looked last."""

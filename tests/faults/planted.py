@@ -28,7 +28,7 @@ from gavel.mechanism.services import tending
 from gavel.mechanism.tick import Tick
 from gavel.policies import inline
 from gavel.types import AllocationProblem, Job, Lease, OperationState
-from tests.faults import planted_in_regions, planted_in_stores  # noqa: F401  their bugs are planted, too
+from tests.faults import planted_in_regions, planted_in_stores, planted_of_operators  # noqa: F401  planted, too
 from tests.faults.planting import PLANTED, SURVIVORS, instead, planted
 
 __all__ = ["PLANTED", "SURVIVORS"]

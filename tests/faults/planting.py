@@ -14,6 +14,7 @@ SURVIVORS = {
     "where_gangs_are_is_not_stored": "The stored plans say where they are.",
     "a_gang_starts_while_an_earlier_one_may_run_in_another_region": "The scheduler waits for what is shown there.",
     "what_could_not_be_delivered_is_dropped": "The scheduler orders it again.",
+    "a_gang_starts_with_a_lease_that_is_nearly_over": "The next tick extends it, and comes before that lease is over.",
 }
 """Bugs that another rule covers: 160 seeds did not notice them, of those of regions 71."""
 

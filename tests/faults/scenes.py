@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from gavel.faults.records import scenario_of
 from gavel.faults.scenario import (
+    COMPOSITIONS,
     Behaviour,
     ClientRequest,
     Fault,
@@ -16,7 +15,6 @@ from gavel.faults.scenario import (
     Scenario,
 )
 
-AT_THE_END_OF_A_ROUND = Path(__file__).with_name("museum") / "a_session_that_starts_at_the_end_of_a_round.json"
 ONE_NODE = (NodePlan(accelerator_type="fast", slots=1),)
 TWO_NODES = ONE_NODE * 2
 
@@ -69,6 +67,16 @@ RESERVED_BEFORE = replace(
     is_durable=True,
 )
 """A job that may not be preempted, and lasts for longer, comes after a session has reserved the only worker."""
+_UNDER_LONGER = scene(
+    program(seconds=200.0), session(reserved_after_s=46.0), asks=[(4.0, Request.POLICY, len(COMPOSITIONS) - 1)]
+)
+RESERVED_UNDER_LONGER_ROUNDS = replace(
+    _UNDER_LONGER,
+    is_durable=True,
+    requests=tuple(replace(each, at_s=each.at_s + 23.5 * each.target) for each in _UNDER_LONGER.requests[:2])
+    + _UNDER_LONGER.requests[2:],
+)
+"""A session asks for a time within a round that is four times as long as those of the settings, and in force."""
 
 SCENES = {
     "a job": scene(program()),
@@ -177,7 +185,7 @@ _COUNTS = {  # commits of the scheduler, exchanges with nodes, changes of the le
     "a leader that sleeps": (6, 16, 2, 3),
     "a change of policy": (13, 30, 1, 7),
     "a job after another": (8, 16, 1, 5),
-    "a budget that ends": (9, 29, 1, 5),
+    "a budget that ends": (9, 29, 1, 6),
     "a reservation": (27, 61, 1, 5),
 }
 ACTS = {
@@ -214,7 +222,7 @@ NOTICED_IN = {
     "a_reserved_session_gets_no_lease": (1, RESERVED),
     "a_round_does_not_end_when_a_reservation_begins": (1, RESERVED),
     "a_reservation_is_accepted_without_a_look": (1, RESERVED_TWICE),
+    "reservations_count_with_the_rounds_of_the_settings": (1, RESERVED_UNDER_LONGER_ROUNDS),
     "a_gang_may_still_be_there_when_a_reservation_begins": (1, RESERVED_BEFORE),
-    "a_gang_starts_with_a_lease_that_is_nearly_over": (540, scenario_of(AT_THE_END_OF_A_ROUND.read_text())),
 }
 """Bugs that seeds notice rarely: the seed and the scenario that always do."""

@@ -56,6 +56,8 @@ def test_faults_of_every_kind_are_drawn_and_scenarios_survive_json() -> None:
 
 
 KILLED_BY = {
+    "a_job_does_not_wait_for_those_that_come_first": 6,
+    "a_tier_goes_on_when_its_month_is_used": 146,
     "an_audit_entry_is_forgotten": 1,
     "a_new_gang_does_not_wait_for_the_old_one": 53,
     "a_key_is_forgotten": 3,

@@ -5,7 +5,7 @@ from gavel.faults.scenario import Behaviour, FaultKind
 from gavel.types import JobState, Reason
 
 SOUND = (Behaviour.GOOD, Behaviour.FORGES)
-EXCUSES = (Reason.LOST_TOO_OFTEN, Reason.RESERVATION_MISSED)  # I19 says when no reservation is missed
+EXCUSES = (Reason.LOST_TOO_OFTEN, Reason.RESERVATION_MISSED, Reason.DEPENDENCY_FAILED)  # I19 and I22 say when not
 
 
 class BlamelessJobs(Invariant):

@@ -8,6 +8,8 @@ from gavel.faults.invariants.base import Invariant
 from gavel.faults.invariants.blameless_jobs import BlamelessJobs
 from gavel.faults.invariants.charged_time import ChargedTime
 from gavel.faults.invariants.granted_time import GrantedTime
+from gavel.faults.invariants.jobs_after_others import JobsAfterOthers
+from gavel.faults.invariants.monthly_limits import MonthlyLimits
 from gavel.faults.invariants.nothing_left import NothingLeft
 from gavel.faults.invariants.one_gang_per_worker import OneGangPerWorker
 from gavel.faults.invariants.one_live_gang import OneLiveGang
@@ -44,4 +46,6 @@ def all_invariants() -> tuple[Invariant, ...]:
         Reservations(),
         AccountedTime(),
         ChargedTime(),
+        JobsAfterOthers(),
+        MonthlyLimits(),
     )
