@@ -145,6 +145,21 @@ def test_a_plan_that_nobody_has_measured_is_tried_by_one_job_of_the_kind_and_onl
     assert [chosen(short, rates, **over).plan_on[name]["fast"] for name in "jk"] == ["a", "a"]
 
 
+def test_while_nothing_is_known_the_first_plan_of_the_list_comes_first_whatever_is_guessed() -> None:
+    """What is known at another size, or of other kinds, makes the guesses differ."""
+
+    def guessed(specs: Sequence[JobSpec], types: Sequence[AcceleratorType]) -> ThroughputMatrix:
+        rate = np.array([[{"a": 0.8, "b": 1.0, "c": 1.1}[spec.plan]] * len(types) for spec in specs])
+        return ThroughputMatrix(
+            steps_per_s=rate, relative_error=np.full_like(rate, 1.1), is_worth_measuring=np.ones_like(rate, dtype=bool)
+        )
+
+    own = (*plans("a", accelerator_types=("fast",)), *plans("b", "c"))
+    configured = in_their_sizes([planned("j", own)], size_inputs(guessed, a_cluster(fast=4, slow=4)))
+    assert configured.plan_on == {"j": {"fast": "a", "slow": "b"}}
+    assert configured.plans["j"].believed.steps_per_s[0].tolist() == [0.8, 1.0]
+
+
 def test_each_plan_is_tried_once_on_each_type_and_then_the_best_stays() -> None:
     truth = {("a", "fast"): 10.0, ("b", "fast"): 5.0, ("c", "fast"): 20.0}
     truth |= {("a", "slow"): 1.0, ("b", "slow"): 8.0, ("c", "slow"): 2.0}

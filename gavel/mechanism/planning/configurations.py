@@ -205,7 +205,8 @@ def _optimistic(jobs: Sequence[Job], variants: Variants, inputs: SizeInputs) -> 
     """The speeds, (v, m), in which a plan that was never measured on a type may be tried there.
 
     It counts as OPTIMISM times as fast as the best plan of which anything is known, for one job of its kind at a time,
-    and as impossible for the others: so each plan is tried once on each type, where that pays for a restart.
+    and as impossible for the others: so each plan is tried once on each type, where that pays for a restart. Where
+    nothing is known, none counts as faster than the first one that is possible: its user has put that first.
     """
     speed, tries = variants.speed.copy(), _trials(jobs, variants, inputs)
     is_known = (variants.speed > 0) & (variants.believed.relative_error < KNOWN_ERROR)
@@ -216,8 +217,15 @@ def _optimistic(jobs: Sequence[Job], variants: Variants, inputs: SizeInputs) -> 
         counts = np.where(was_measured[numbers].any(axis=0), was_measured[numbers], is_known[numbers])
         most = np.where(counts, variants.speed[numbers], 0.0).max(axis=0, initial=0.0)
         is_new = (variants.speed[numbers] > 0) & ~counts & (most > 0)
-        speed[numbers] = np.where(is_new, np.where(tries[numbers], OPTIMISM * most, 0.0), variants.speed[numbers])
+        guessed = np.minimum(variants.speed[numbers], np.where(most > 0, np.inf, _first(variants.speed[numbers])))
+        speed[numbers] = np.where(is_new, np.where(tries[numbers], OPTIMISM * most, 0.0), guessed)
     return speed
+
+
+def _first(speed: FloatArray) -> FloatArray:
+    """The speed on each type, (m,), of the first of some variants, (v, m), that is possible there; 0 if none is."""
+    first: FloatArray = np.take_along_axis(speed, (speed > 0).argmax(axis=0)[None, :], axis=0)[0]
+    return first
 
 
 def _at_any_size(variants: Variants) -> BoolArray:
