@@ -4,7 +4,7 @@ import random
 from collections import Counter
 from dataclasses import replace
 
-from gavel.faults.drawing_operators import OF_OPERATORS, asked_by_operators, one_after_another
+from gavel.faults.drawing_operators import OF_OPERATORS, asked_by_operators, one_after_another, settings_of
 from gavel.faults.scenario import (
     CRASHES,
     OF_REGIONS,
@@ -80,6 +80,7 @@ def draw(seed: int) -> Scenario:
         tiers=tiers,
         shares_disk=not _has_regions(seed) or seed % 2 == 0,
         leave_after_s=0.0 if seed % 3 else 2 * ROUND_S,
+        settings=settings_of(seed),
     )
 
 

@@ -202,6 +202,7 @@ class Scenario:
     tiers: Mapping[str, float] = field(default_factory=dict)  # name -> weight
     shares_disk: bool = True
     leave_after_s: float = 2 * ROUND_S  # jobs may leave a region once no node of it could be used for so long
+    settings: Mapping[str, bool | float | str] = field(default_factory=dict)  # of the service, where they are others
 
     @property
     def regions(self) -> tuple[str, ...]:

@@ -29,6 +29,7 @@ def _without_slack(scenario: Scenario, fails: Callable[[Scenario], bool]) -> Sce
         replace(scenario, is_durable=False),
         replace(scenario, processes=1, process_rates=scenario.process_rates[:1]),
         replace(scenario, policy="equal_share"),
+        replace(scenario, settings={}),
     )
     for candidate in plain:
         is_possible = all(fault.target < candidate.processes for fault in scenario.faults)

@@ -126,7 +126,7 @@ class World:
         self._stores = stores
         self._ledger = Ledger()
         settings = _settings(scenario.leave_after_s, *scenario.regions).model_copy(
-            update={"policy": scenario.policy, "state_dir": folder}
+            update={"policy": scenario.policy, "state_dir": folder, **scenario.settings}
         )
         self._evidence = Evidence(
             scenario=scenario,
