@@ -1,6 +1,7 @@
 """What a leader does in the background: it deletes what ended jobs left after its time, and measures the disk."""
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 
 from gavel.backends.disk import MEASURE_EVERY_S, Disk
 from gavel.backends.leftovers import Leftovers
@@ -8,9 +9,12 @@ from gavel.backends.nodes.housekeeping import clear
 from gavel.backends.several.results import all_outputs
 from gavel.config import Settings
 from gavel.daemon.background import Periodic
+from gavel.daemon.clock_ahead import ClockAhead
 from gavel.errors import NotFound
 from gavel.ports import Clock, RetentionStore
 from gavel.types import Job, JobId
+
+CLOCK_FILE = "clock.json"  # of the state folder
 
 
 def chores(
@@ -18,7 +22,8 @@ def chores(
 ) -> Sequence[Periodic]:
     """Return the tasks of a leader. `forget_job` drops what the backend keeps of a job that has ended."""
     clearing = Clearing(settings, store, clock, forget_job)
-    tasks = (clearing.jobs, clearing.keys, clearing.files, clearing.gangs, clearing.unused)
+    by_age = map(clearing.by_age, (clearing.jobs, clearing.keys, clearing.files, clearing.unused))
+    tasks = (*by_age, clearing.gangs)
     return (
         *(Periodic(task, settings.clear_interval_s) for task in tasks),
         Periodic(disk.measure, min(MEASURE_EVERY_S, settings.clear_interval_s)),
@@ -33,6 +38,17 @@ class Clearing:
     ) -> None:
         self._settings, self._store, self._clock, self._forget_job = settings, store, clock, forget_job
         self._leftovers = Leftovers(settings)
+        self._clock_ahead = ClockAhead(settings.state_dir / CLOCK_FILE, clock)
+
+    def by_age(self, clear: Callable[[], None]) -> Callable[[], None]:
+        """Return the task, which does nothing while all would look old, since the clock was set far ahead."""
+
+        @wraps(clear)
+        def run() -> None:
+            if not self._clock_ahead.waits_s():
+                clear()
+
+        return run
 
     def jobs(self) -> None:
         """Delete jobs that ended long ago, with all that they have left."""
