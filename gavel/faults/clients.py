@@ -9,7 +9,7 @@ from gavel.errors import GavelError, InvalidRequest, StoreUnavailable
 from gavel.faults.clocks import EPOCH_S, MachineClock
 from gavel.faults.crash_points import ActKind, CrashCounter
 from gavel.faults.ledger import Ledger
-from gavel.faults.scenario import COMPOSITIONS, NO_CAP, PLENTY_H, ClientRequest, Program, Request, Scenario
+from gavel.faults.scenario import COMPOSITIONS, NO_CAP, OF_ROUNDS, PLENTY_H, ClientRequest, Program, Request, Scenario
 from gavel.faults.schedule import Schedule
 from gavel.faults.specs import spec_of
 from gavel.ports import JobEdit
@@ -18,7 +18,6 @@ from gavel.types import JobId, JobSpec, Tier
 
 RETRY_S = 2.0
 OF_NODES = (Request.CORDON, Request.UNCORDON, Request.DRAIN, Request.RESOURCES)
-OF_ROUNDS = (Request.POLICY, Request.PIN, Request.DECISION)
 HOLDS_UP = (Request.PAUSE, Request.CORDON, Request.DRAIN)
 WAITS_S = 7.0  # until a request is sent that waits for a commit
 OPERATOR = "operator"

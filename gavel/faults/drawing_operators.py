@@ -7,9 +7,8 @@ import random
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from gavel.faults.scenario import COMPOSITIONS, NO_CAP, ClientRequest, NodePlan, Program, Request
+from gavel.faults.scenario import COMPOSITIONS, NO_CAP, OF_ROUNDS, ClientRequest, NodePlan, Program, Request
 
-OF_ROUNDS = (Request.POLICY, Request.POLICY, Request.PIN, Request.DECISION)
 OF_GOLD = (Request.BUDGET, Request.LIMITS)
 OF_OPERATORS = (*OF_ROUNDS, *OF_GOLD)
 PART_OF_SEEDS = 0.25
@@ -55,7 +54,7 @@ def asked_by_operators(
     chance = random.Random(f"operators {seed}")  # noqa: S311 - not for secrets
     if chance.random() > PART_OF_SEEDS:
         return []
-    kinds = (*OF_ROUNDS, *(OF_GOLD if tiers else ()))
+    kinds = (Request.POLICY, *OF_ROUNDS, *(OF_GOLD if tiers else ()))
     is_steady = all(abs(node.clock_rate - 1.0) < STEADY for node in nodes)
     compositions = len(COMPOSITIONS) if is_steady else len(COMPOSITIONS) - 1
     return [_request(chance, chance.choice(kinds), compositions, until_s) for _ in range(chance.randint(1, 4))]

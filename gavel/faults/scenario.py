@@ -160,6 +160,9 @@ class Request(StrEnum):
     EXTEND = "extend"  # a session may last `amount` seconds
 
 
+OF_ROUNDS = (Request.POLICY, Request.PIN, Request.DECISION)  # those that put one of COMPOSITIONS in force
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientRequest:
     """One request: `target` is a job or a node by its number."""
